@@ -30,15 +30,16 @@ from stores.locks import GATE_LOCK, INDEX_LOCK, RUN_LOCK, find_lock_holders
 
 # Free space that an index run needs besides a copy of the index, for its write-ahead log.
 MIN_FREE_BYTES: Final = 200_000_000
-# A first index of a few thousand commits takes several hundred megabytes, including its copy.
+# With less free space than this and twice the size of the index, there is a warning. A first index of a few thousand
+# commits takes several hundred megabytes, including its copy.
 COMFORTABLE_FREE_BYTES: Final = 1_000_000_000
 HOME_HINT: Final = "Set LINEAGE_HOME to another directory."
 SPACE_HINT: Final = "Free disk space. `lineage gc` shows what can be deleted."
 
-# Wait for an index that is in use. An index run usually ends its batch in this time.
+# Time to wait for an index that is in use. An index run usually ends its batch in this time.
 INDEX_TIMEOUT_SECONDS: Final = 5.0
 REBUILD_HINT: Final = "Run `lineage index --rebuild --yes`."
-# Maximum number of examples in a result.
+# Maximum number of examples, such as commits or directories, in a result.
 MAX_NAMED: Final = 3
 
 

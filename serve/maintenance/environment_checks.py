@@ -40,7 +40,7 @@ from serve.text import format_count
 from stores.errors import LineageError
 from stores.locks import find_lock_holders
 
-# Wait for the daemon's status, which it normally reports within a millisecond, even while it works on requests.
+# Time to wait for the daemon's status, which it normally reports within a millisecond, even while it works on requests.
 DAEMON_TIMEOUT_SECONDS: Final = 5.0
 STOP_HINT: Final = "Run `lineage daemon stop`. The next query starts a new one."
 
@@ -55,14 +55,14 @@ _UNRELATED_TEXT: Final = "draw the border of a button in blue"
 # Maximum rounding error of the length of a unit vector.
 LENGTH_TOLERANCE: Final = 1e-3
 
-# Server program that clients start -> command that registers it.
+# Commands that register a server with clients, by the server program that clients start.
 REGISTER_COMMANDS: Final = {"lineage-mcp": "lineage register", "mindmap": "mindmap register"}
-# Wait for a server to start and list its tools. On a busy machine its start takes several seconds.
+# Time to wait until a server has started and listed its tools. On a busy machine its start takes several seconds.
 SERVER_TIMEOUT_SECONDS: Final = 30
 
 
 def check_daemon(context: CheckContext) -> Iterator[CheckResult]:
-    """Check that a running daemon responds, is of this program's build and is closed to other users."""
+    """Check that a running daemon responds, has the same build as this program and is closed to other users."""
     if not context.settings.use_daemon:
         yield report_ok("daemon", "disabled by LINEAGE_NO_DAEMON")
         return
@@ -75,7 +75,7 @@ def check_daemon(context: CheckContext) -> Iterator[CheckResult]:
     if not os.path.lexists(paths.socket):
         yield report_ok("daemon", "not running; the next query starts it")
         return
-    # The permissions are checked before the first request, which corrects those of the directory.
+    # The permissions are checked before the first request, because a request corrects the directory's permissions.
     permission_problem = _check_socket_permissions(paths.socket)
     yield permission_problem or _check_daemon_response(paths)
 
@@ -272,7 +272,7 @@ def _check_completeness(repository: Repository) -> CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class ClientFile:
-    """Configuration file of a client. `is_own`: the file belongs to the user, not to a project."""
+    """Configuration file of a client. `is_own`: True if the file belongs to the user, not to a project."""
 
     client: Client
     path: Path
@@ -286,7 +286,7 @@ class FaultyEntry(Exception):
 def check_clients(context: CheckContext) -> Iterator[CheckResult]:
     """Check that each client with an entry for lineage or mindmap can start the server and uses the same indexes.
 
-    The user's own configuration files and those in the repository are read. Servers in files of the repository are not
+    The user's own configuration files and those in the repository are read. A server in a file of the repository is not
     started, because another person may have chosen their commands.
     """
     has_result = False

@@ -35,7 +35,7 @@ from stores.locks import Deadline
 # Parent directories of removable and network disks.
 MOUNT_DIRECTORIES: Final = tuple(map(Path, ("/media", "/mnt", "/run/media", "/Volumes", "/net", "/autofs")))
 
-# Wait for a program that is starting a daemon, which takes one or two seconds.
+# Time to wait for a program that is starting a daemon, which takes one or two seconds.
 START_LOCK_SECONDS: Final = 5.0
 NOTHING_TO_DELETE: Final = "Nothing to delete."
 
@@ -47,7 +47,7 @@ class NotDeletedError(LineageError):
 
 
 class NotListedError(LineageError):
-    """Error for index directories that could not be read. The items of the others were listed."""
+    """Error for index directories that could not be read. The items in the other directories were listed."""
 
 
 class ItemKind(StrEnum):
@@ -80,8 +80,8 @@ class DeletableItem:
 class RepositoryStatus:
     """State of the repository of an index.
 
-    `reason`: why the index is not needed; empty if the repository still exists. `is_certain`: the repository certainly
-    no longer exists at its path. `repository`: the repository if it could be opened.
+    `reason`: why the index is not needed; empty if the repository still exists. `is_certain`: True if the
+    repository certainly no longer exists at its path. `repository`: the repository if it could be opened.
     """
 
     reason: str = ""
@@ -233,24 +233,24 @@ def find_deletable(home: Path, report_unreadable: Callable[[Path], None]) -> Ite
 
     `report_unreadable`: called with each index directory that cannot be read.
     """
-    unreadable: list[Path] = []
-    empty: list[IndexLocation] = []
+    unreadable_folders: list[Path] = []
+    empty_locations: list[IndexLocation] = []
     for location in maintenance.list_index_directories(home):
         try:
             if maintenance.is_empty_directory(location.folder):
-                empty.append(location)
+                empty_locations.append(location)
         except OSError:
-            unreadable.append(location.folder)
+            unreadable_folders.append(location.folder)
             report_unreadable(location.folder)
     for location in index_location.list_indexes(home):
-        if location.folder in unreadable:
+        if location.folder in unreadable_folders:
             continue
         status = check_repository(location)
         if status.reason:
             yield _create_index_item(location, status)
         else:
             yield from _find_index_items(location, status.repository)
-    for location in empty:
+    for location in empty_locations:
         size = maintenance.measure_disk_usage(location.folder)
         yield DeletableItem(
             ItemKind.LEFTOVER,
@@ -319,7 +319,7 @@ def _find_embedding_model(location: IndexLocation) -> str:
 
 
 def _has_truncated_history(repository: Repository) -> bool:
-    """Return whether a shallow clone or grafts cut the history off: commits may be unreachable until it is complete."""
+    """Return whether a shallow clone or grafts cut the history off, so that commits may only seem unreachable."""
     return repository.is_shallow or (repository.common_dir / "info" / "grafts").exists()
 
 
@@ -343,9 +343,9 @@ def _find_unreachable_item(location: IndexLocation, repository: Repository) -> I
 
 
 def find_unreachable_commits(repository: Repository, connection: Connection) -> list[str]:
-    """Return the shas of recorded commits that no branch, tag, reflog or other reference reaches.
+    """Return the recorded commits, unreadable ones included, that no branch, tag, reflog or other reference reaches.
 
-    The watermark counts as a reference: all commits that it reaches must be recorded until the next run moves it.
+    The watermark counts as a reference, because all commits that it reaches must be recorded until a run moves it.
     """
     summary = history.load_index_summary(connection)
     if summary is None:
@@ -353,14 +353,14 @@ def find_unreachable_commits(repository: Repository, connection: Connection) -> 
     watermarks = (summary.last_indexed_commit, summary.head_commit)
     reachable = find_referenced_commits(repository, extra_tips=watermarks)
     unreadable = [entry.commit_sha for entry in history.load_unreadable_commits(connection)]
-    # Recorded tips of branches go with them: a recorded tip means that the index has all commits that it reaches.
+    # Recorded branch tips are deleted too, because a recorded tip means that the index has all commits that it reaches.
     tips = history.load_branch_tips(connection)
     return sorted({*history.list_recorded_commits(connection), *unreadable, *tips} - reachable)
 
 
 def _delete_unreachable_commits(location: IndexLocation) -> None:
     with locks.acquire_run_lock(location):
-        # Computed again, since a new branch may reach one of them by now.
+        # Computed again, because a new branch may reach some of the listed commits by now.
         repository = open_repository(location.path)
         with database.open_for_writing(location) as connection:
             writer.delete_commits(connection, find_unreachable_commits(repository, connection))
