@@ -2,7 +2,7 @@
 
 With pip, a new environment is created next to the one in use, and activated after its program has run once (see
 `receipt`). pipx and uv change their environment in place, so it is backed up first and restored on failure. A killed
-process restores nothing, so a message names the command that restores the environment before the change.
+process restores nothing, so before the change a message names the command that restores the environment.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BROKEN_SUFFIX: Final = ".broken-update"
 # Size above which a backup links files instead of copying them. Installers rewrite some small files in place, but
 # replace larger ones.
 MAX_COPIED_BYTES: Final = 1 << 20
-# Exit codes of `--check`: a newer version is available, or none is. An update also ends with UP_TO_DATE.
+# Exit codes of `--check`: a newer version is available, or none is. A successful update has the code UP_TO_DATE, too.
 UPDATE_AVAILABLE: Final = 2
 UP_TO_DATE: Final = 0
 
@@ -67,7 +67,7 @@ def update(options: UpdateOptions, report: Callable[[str], None]) -> UpdateResul
     """
     commands_dir, install_receipt = receipt.find_receipt()
     offer = sources.find_newest(install_receipt, prerelease=options.prerelease)
-    # Not the version in the receipt, which is outdated if an update was killed before it wrote the receipt.
+    # The version in the receipt is outdated if an update was killed before it wrote the receipt.
     current_version = Version(config.read_version())
     if options.check and offer.version > current_version:
         return UpdateResult(

@@ -7,7 +7,7 @@ only `lineage update` reads it. With pip, an installation has this layout:
     PREFIX/versions/NEW                       an environment, complete before `current` links to it
     PREFIX/versions/OLD -> NEW                for programs of OLD that are still running
 
-One rename replaces `current` and so switches all commands: a kill at any moment leaves one complete version.
+One rename replaces `current` and so switches all commands. Therefore a kill at any moment leaves a complete version.
 
 install.sh runs this module last (`main`), with the Python of the new environment, to write links and receipt.
 """
@@ -78,7 +78,7 @@ class Source:
 class Receipt:
     """Receipt of one installation. Field names are those of the JSON file.
 
-    `environment`: for pip PREFIX of the layout above, for pipx and uv the environment with the package.
+    `environment`: for pip, PREFIX of the layout above; for pipx and uv, the environment with the package.
     `commands`: file names next to the receipt.
     """
 
@@ -116,7 +116,7 @@ def write_receipt(commands_dir: Path, receipt: Receipt) -> None:
 def find_receipt() -> tuple[Path, Receipt]:
     """Return the directory of the commands and the receipt of the running program. Raise NoReceipt if it has none."""
     command = Path(sys.argv[0]).absolute()
-    # If the command is a link, the receipt is next to the link: that is where the installer wrote it.
+    # If the command is a link by the installer, the receipt is next to the link; if by others, next to its target.
     candidates = dict.fromkeys((command.parent, command.resolve().parent))
     directory = next((directory for directory in candidates if (directory / RECEIPT_FILE).is_file()), None)
     if directory is None:
@@ -169,7 +169,7 @@ def link_commands(prefix: Path, commands_dir: Path) -> None:
 
 def _retire_environment(environment: Path, successor: str) -> None:
     """Replace an environment by a link to its successor, for programs that still run in it."""
-    # An earlier update made the link. Programs of the environment before it have most likely ended.
+    # An earlier update replaced this environment by the link. Programs that ran in it have most likely ended.
     if environment.is_symlink():
         environment.unlink()
         return
@@ -194,13 +194,14 @@ def main() -> None:
         parser.add_argument(f"--{name}", required=True)
     arguments = parser.parse_args()
     environment, commands_dir = Path(arguments.environment), Path(arguments.commands)
+    recorded_environment = environment
     if arguments.installer == "pip":
         activate_environment(environment)
-        environment = environment.parent.parent
-        link_commands(environment, commands_dir)
+        recorded_environment = environment.parent.parent
+        link_commands(recorded_environment, commands_dir)
     source = Source(arguments.kind, arguments.location, arguments.ref)
     write_receipt(
-        commands_dir, Receipt.create(config.read_version(), arguments.installer, source, environment)
+        commands_dir, Receipt.create(config.read_version(), arguments.installer, source, recorded_environment)
     )
 
 

@@ -1,7 +1,7 @@
-"""Versions that the source of an installation offers, and what to pass to the installer for one.
+"""Versions that the source of an installation offers, and the requirement of each for the installer.
 
-Versions are looked up only in the source that the receipt names, and only by the name of the distribution: the name
-`lineage` belongs to another project in the public package index.
+Versions are looked up only in the source that the receipt names, and only by the name of the distribution, because
+the name `lineage` belongs to another project in the public package index.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Offer:
 def find_newest(receipt: Receipt, *, prerelease: bool) -> Offer:
     """Return the newest version that the source offers, without pre-releases unless `prerelease` is set.
 
-    Raise SourceFailed if it offers none, ProgramFailed if git or the installer fails.
+    Raise SourceFailed if the source offers none, ProgramFailed if git or the installer fails.
     """
     match receipt.source.kind:
         case "directory":
@@ -167,9 +167,9 @@ def _list_git_offers(source: Source) -> list[Offer]:
         ]
         if offers:
             return offers
-    branch = [f"--branch={source.ref}"] if source.ref else []
+    branch_option = [f"--branch={source.ref}"] if source.ref else []
     with tempfile.TemporaryDirectory(prefix="lineage-update-") as clone:
-        command = ("git", "clone", "--quiet", "--depth=1", *branch, "--", source.location, clone)
+        command = ("git", "clone", "--quiet", "--depth=1", *branch_option, "--", source.location, clone)
         run_program(*command, variables=GIT_ENVIRONMENT)
         return [Offer(read_declared_version(Path(clone)), _format_git_requirement(source, source.ref))]
 
@@ -180,32 +180,40 @@ def _format_git_requirement(source: Source, ref: str) -> str:
 
 def _list_index_offers(receipt: Receipt, *, prerelease: bool) -> list[Offer]:
     """Return an offer for each version that the installer finds in the package index."""
-    index = [f"--index-url={receipt.source.location}"] if receipt.source.location else []
-    pip_arguments = ("index", "versions", config.DISTRIBUTION, *(["--pre"] if prerelease else []), *index)
+    index_option = [f"--index-url={receipt.source.location}"] if receipt.source.location else []
+    pip_arguments = (
+        "index",
+        "versions",
+        config.DISTRIBUTION,
+        *(["--pre"] if prerelease else []),
+        *index_option,
+    )
     match receipt.installer:
         case "pip":
             text = run_program(sys.executable, "-m", "pip", *pip_arguments)
         case "pipx":
-            text = _list_versions_with_pipx(pip_arguments, index, prerelease=prerelease)
+            text = _list_versions_with_pipx(pip_arguments, index_option, prerelease=prerelease)
         case "uv":
-            text = _list_versions_with_uv(index, prerelease=prerelease)
+            text = _list_versions_with_uv(index_option, prerelease=prerelease)
     versions = sorted(_parse_listed_versions(text))
-    return [Offer(version, f"{config.DISTRIBUTION}=={version}", tuple(index)) for version in versions]
+    return [Offer(version, f"{config.DISTRIBUTION}=={version}", tuple(index_option)) for version in versions]
 
 
-def _list_versions_with_pipx(pip_arguments: Sequence[str], index: Sequence[str], *, prerelease: bool) -> str:
+def _list_versions_with_pipx(
+    pip_arguments: Sequence[str], index_option: Sequence[str], *, prerelease: bool
+) -> str:
     try:
         return run_program("pipx", "runpip", config.DISTRIBUTION, *pip_arguments)
     except ProgramFailed:
         # With uv installed, pipx may use it in place of pip, and uv has no `index versions`.
         if shutil.which("uv") is None:
             raise
-        return _list_versions_with_uv(index, prerelease=prerelease)
+        return _list_versions_with_uv(index_option, prerelease=prerelease)
 
 
-def _list_versions_with_uv(index: Sequence[str], *, prerelease: bool) -> str:
-    allow = ["--prerelease=allow"] if prerelease else []
-    command = ("uv", "pip", "compile", "-", "--no-deps", "--no-header", *allow, *index)
+def _list_versions_with_uv(index_option: Sequence[str], *, prerelease: bool) -> str:
+    prerelease_option = ["--prerelease=allow"] if prerelease else []
+    command = ("uv", "pip", "compile", "-", "--no-deps", "--no-header", *prerelease_option, *index_option)
     return run_program(*command, stdin=config.DISTRIBUTION)
 
 
