@@ -1,7 +1,7 @@
 """Address file of the running viewer: a JSON file with its port in the data directory, locked while the viewer runs.
 
 The system releases the lock when the process ends. So the file of a killed viewer is recognized as stale, even if
-another process has its pid.
+another process has the viewer's pid by now.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MAX_ADDRESS_BYTES: Final = 200
 class AddressFile:
     """Address file of a viewer at `port` on this machine, for the mindmaps in `directory`.
 
-    If several viewers show one directory, the file has the address of the first. When that viewer exits, another one
-    publishes its address. `_descriptor` is the open, locked file; None if this viewer's address is not published.
+    If several viewers show one directory, the file has the address of the first. When the first exits, another viewer
+    publishes its own address. `_descriptor` is the open, locked file; None if this viewer's address is not published.
     """
 
     directory: Path

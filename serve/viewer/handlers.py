@@ -58,7 +58,8 @@ HEARTBEAT_SECONDS: Final = 15.0
 HEARTBEAT: Final = ": still here\n\n"
 # Delay before a browser reconnects to the event stream.
 RETRY_MILLISECONDS: Final = 1_000
-# Enough for hundreds of events. The system's default of megabytes would fill with outdated events if a client is slow.
+# Size of a send buffer, enough for hundreds of events. The system's default of megabytes would fill with outdated
+# events if a client is slow.
 SEND_BUFFER_BYTES: Final = 64 << 10
 
 logger = logging.getLogger(__name__)
@@ -220,7 +221,10 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventStreamHandler(SameOriginHandler):
-    """Handler of the Server-Sent Events of changed maps: those after `Last-Event-ID`, or all from now on."""
+    """Handler of the Server-Sent Events of changed maps.
+
+    It sends the changes after `Last-Event-ID`; without this header, those from now on.
+    """
 
     def initialize(self, viewer: ViewerState) -> None:
         """Set the handler's state. Tornado calls this first."""

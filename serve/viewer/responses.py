@@ -44,7 +44,7 @@ PAGE_FILES: Final = {
     "/favicon.png": ("favicon.png", "image/png"),
 }
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
-# Browsers omit the port in `Host` if it is this one.
+# Browsers omit this port in `Host`.
 HTTP_PORT: Final = 80
 # Values of `Sec-Fetch-Site`: `same-origin` for requests of the viewer's page, `none` for addresses the user typed.
 ALLOWED_FETCH_SITES: Final = frozenset({"same-origin", "none"})

@@ -46,7 +46,7 @@ from serve.viewer.state import CommitLookup, LineageLookup, ViewerState
 from stores.errors import LineageError
 from stores.mindmap_files import FolderUnusable, check_id
 
-# Not registered with IANA, and not used by common developer tools.
+# This port is not registered with IANA, and not used by common developer tools.
 DEFAULT_PORT: Final = 4870
 # Number of ports to try, starting with the requested one.
 PORT_ATTEMPTS: Final = 50
@@ -59,12 +59,13 @@ MAX_HEADER_BYTES: Final = 16 << 10
 # Enough for all event streams (`MAX_LISTENERS`) and the other requests of a few pages. Each connection is an open file.
 MAX_CONNECTIONS: Final = 800
 OPEN_FILE_LIMIT: Final = 2_048
-# Longest time that the viewer waits after a signal: for slow tasks and event streams, then for connections to close.
+# Longest time that the viewer waits for slow tasks and event streams after a signal.
 SHUTDOWN_SECONDS: Final = 5.0
+# Longest time that it then waits for connections to close.
 CLOSE_SECONDS: Final = 1.0
 # Interval of checks for the end of slow tasks and event streams.
 SHUTDOWN_CHECK_SECONDS: Final = 0.02
-# Interval of checks that the address of a viewer is published.
+# Interval of checks that the address of this or another viewer is published.
 PUBLISH_CHECK_SECONDS: Final = 0.5
 SYNC_HINT: Final = (
     'Send {"mindmapId": "...", "workspacePath": "..."}. Omit workspacePath if the map has a workspace.'
@@ -127,7 +128,7 @@ def run_viewer(
     """Serve the maps of a directory until SIGINT or SIGTERM. `on_ready` is called when the page can be opened."""
     create_directory(directory)
     raise_file_limit()
-    # Tornado logs malformed requests as information; they are not shown.
+    # Tornado logs malformed requests at level INFO, which is hidden here.
     logging.getLogger("tornado.general").setLevel(logging.WARNING)
     has_finished = asyncio.run(_run_until_shutdown(directory, listener, backend, on_ready))
     if not has_finished:
@@ -233,7 +234,8 @@ def build_routes(viewer: ViewerState) -> list[Route]:
 class PageFileHandler(ViewerHandler):
     """Handler of the files of the page."""
 
-    # StaticFileHandler is not used: it caches ETags until the server exits, so browsers would not reload a new build.
+    # StaticFileHandler is not used, because it caches ETags until the server exits: browsers would not reload a new
+    # build.
     async def get(self) -> None:
         """Send the file at the request's path."""
         self.raise_if_rejected()

@@ -5,7 +5,7 @@
 - `DocumentCache`: maps as JSON and their summaries; an entry is valid until its map file changes
 - `ViewerState`: the shared objects
 - `LineageLookup`: `lineage explain` for a file that a map contains
-- `CommitLookup`: a commit of the workspace's repository
+- `CommitLookup`: `lineage show` for a commit of the workspace's repository
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ MAX_SLOW_TASKS: Final = 32
 MAX_COMMIT_TOKENS: Final = 20_000
 # Complete or abbreviated sha; names of branches and other revisions are refused.
 _SHA: Final = re.compile(r"[0-9a-f]{7,64}", re.ASCII)
-# Enough for `git status` of the largest work trees on a cold disk. Browsers give up after minutes.
+# Maximum time of a slow task, enough for `git status` of the largest work trees on a cold disk. Browsers give up after
+# minutes.
 SLOW_TASK_SECONDS: Final = 60.0
-# A dozen maps of 4 MB.
+# Maximum size of the maps in the cache, such as a dozen maps of 4 MB.
 MAX_CACHE_BYTES: Final = 48_000_000
 # Locks for loading maps, chosen by the id's hash. With 16 locks, threads that load different maps rarely share one.
 LOCK_COUNT: Final = 16
@@ -198,8 +199,8 @@ class _CacheEntry(Generic[Result]):
 
     def is_valid_for(self, current: FileSignature | None, requested_at: float) -> bool:
         """Return True if the entry may answer a request, given the file's current signature."""
-        # An entry that was loaded after the request arrived is valid, even if the file has changed since: requests for
-        # a map that is written continuously share one load.
+        # An entry that was loaded after the request arrived is valid, even if the file has changed since. So
+        # requests for a map that is written continuously share one load.
         return self.loaded_at >= requested_at or (
             self.signature is not None and self.signature.is_settled and self.signature == current
         )
@@ -228,7 +229,8 @@ class DocumentCache:
                 entry = self._contents.get(mindmap_id)
             if entry is not None and entry.is_valid_for(signature, requested_at):
                 return entry.value
-            # The summary is not computed here: it takes a fifth as long, and only the list of maps needs it.
+            # The summary is not computed here, because that takes a fifth as long as loading, and only the list of
+            # maps needs it.
             entry = _CacheEntry(signature, time.monotonic(), encode(self.store.read(mindmap_id)))
             with self._lock, suppress(ValueError):  # content larger than MAX_CACHE_BYTES is not cached
                 self._contents[mindmap_id] = entry
@@ -371,7 +373,8 @@ def _resolve_file(document: Mindmap, workspace: str, path: str) -> str:
     paths = WorkspacePaths.from_workspace(workspace)
     stored_path = paths.normalize(path)
     file = Path(paths.root, stored_path)
-    # A linked directory may be outside the workspace. Of a file that is a link, git blames the link itself.
+    # A linked directory may be outside the workspace. A file that is a link is not resolved, because git blames the
+    # link.
     parent = os.path.realpath(file.parent)
     if stored_path.startswith("/") or not Path(parent).is_relative_to(paths.root):
         raise BadPath(f"{path!r} is outside the workspace.", hint="Choose a file in the workspace.")

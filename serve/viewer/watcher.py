@@ -49,7 +49,8 @@ logger = logging.getLogger(__name__)
 class FileSignature:
     """Stat fields of a map's file, which differ after every write or replacement.
 
-    `is_settled` is False if the last write was within MTIME_RESOLUTION_NS: another write may not change the fields.
+    `is_settled` is False if the last write was within MTIME_RESOLUTION_NS, because another write may then leave all
+    fields unchanged.
     """
 
     inode: int
@@ -68,7 +69,7 @@ def read_signature(directory: Path, mindmap_id: str) -> FileSignature | None:
 
 
 def read_signatures(directory: Path) -> dict[str, FileSignature]:
-    """Return the signatures of all maps in a directory by id; none if there is no directory, OSError if unreadable."""
+    """Return the signatures of all maps in a directory, by id; none if there is no directory. Raises OSError."""
     signatures: dict[str, FileSignature] = {}
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
         for entry in entries:
@@ -202,7 +203,7 @@ class DirectoryWatcher:
         if signature is None:
             del self._signatures[mindmap_id]
         else:
-            # The next write may leave an unsettled signature the same. None differs from every signature.
+            # The next write may leave an unsettled signature unchanged, so None is stored, which differs from all.
             self._signatures[mindmap_id] = signature if signature.is_settled else None
         self._on_change(mindmap_id)
 
@@ -247,7 +248,7 @@ class DirectoryWatcher:
 
 
 class _DirectoryObserver(FileSystemEventHandler):
-    """Observer of one directory. `identity` is its device and inode; another directory at its path has others."""
+    """Observer of one directory. `identity`: device and inode, which differ for a new directory at its path."""
 
     def __init__(
         self,
