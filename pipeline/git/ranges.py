@@ -279,7 +279,10 @@ def _names_object(repository: Repository, name: str) -> bool:
 
 
 def _split_words(text: str) -> list[str]:
-    """Return the words of a range. Raises BadRange if it is empty, or has a NUL, a lone surrogate or an option."""
+    """Return the words of a range.
+
+    Raises BadRange if it is empty, or has a NUL, a lone surrogate, an option or dots without a name.
+    """
     words = _WORD.findall(text)
     if "\0" in text:
         raise BadRange("The range contains a NUL character.", hint=RANGE_HINT)
@@ -292,6 +295,8 @@ def _split_words(text: str) -> list[str]:
     for word in words:
         if word.startswith("-"):
             raise BadRange(f"{word!r:.200} is not a revision.", hint=RANGE_HINT)
+        if word in ("..", "..."):  # to git, `..` is a directory and `...` has no commits
+            raise BadRange(f"{text!r:.200} names no commit before or after {word!r}.", hint=RANGE_HINT)
     return words
 
 

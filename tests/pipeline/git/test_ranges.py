@@ -75,6 +75,9 @@ def test_same_commits_as_git(repo: Repo, text: str) -> None:
         ("\ud800", "'\\ud800' is not valid Unicode.", "Give a range"),
         ("main..\x1b\u202e", r"The repository has no commit '\x1b\u202e'.", "Give a range"),
         ("main -- a.py", "'--' is not a revision.", "Give a range"),
+        ("topic .. main", "'topic .. main' names no commit before or after '..'.", "Give a range"),
+        ("topic ...  main", "'topic ...  main' names no commit before or after '...'.", "Give a range"),
+        ("..", "'..' names no commit before or after '..'.", "Give a range"),
     ],
 )
 def test_bad_range(repo: Repo, text: str, message: str, hint: str) -> None:
