@@ -144,8 +144,9 @@ def build_open_error(path: Path, reason: str) -> LineageError:
             f"{path} has an unsupported format: {reason}",
             hint="If the format is reftable, try a clone made with `git clone --ref-format=files`.",
         )
-    hint = find_hint(reason) or "Run `git fsck` to see what is damaged."
-    return DamagedRepository(f"{path} cannot be opened: {reason}", hint=hint)
+    command = "config --list" if "config" in reason else "fsck"
+    hint = find_hint(reason) or f"Run `git {command}` to see what is damaged."
+    return DamagedRepository(f"{path} cannot be opened: {reason.removeprefix(f'{path}: ')}", hint=hint)
 
 
 def _build_unsafe_error(path: Path, reason: str) -> UnsafeRepository:

@@ -41,6 +41,8 @@ ENVIRONMENT: Final = {
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_GRAFT_FILE": os.devnull,
 }
+# Environment variables without which git reads the configuration files of the user and the system.
+NO_USER_CONFIG: Final = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 # Settings that are passed in environment variables. So they override all configuration files.
 CONFIGURATION: Final = {
     "advice.graftFileDeprecated": "false",  # otherwise git prints it before an error, because of GIT_GRAFT_FILE
@@ -83,8 +85,9 @@ class UnreadableGitConfig(LineageError):
     """git cannot list its settings. So lineage cannot disable the programs that the settings name."""
 
     def __init__(self, reason: str) -> None:
+        detail = " ".join(reason.removeprefix("fatal: ").split())  # git's message can have several lines
         super().__init__(
-            f"git cannot read its configuration: {reason}", hint="Run `git config --list` to see the problem."
+            f"git cannot read its configuration: {detail}", hint="Run `git config --list` to see the problem."
         )
 
 
@@ -120,9 +123,10 @@ class GitTimeout(LineageError):
 
 def read_version() -> str:
     """Return the version of the installed git, such as `2.43.0` or `2.39.5 (Apple Git-154)`. Raises GitNotFound."""
+    environment = os.environ | NO_USER_CONFIG  # git fails if it cannot read the user's configuration
     try:
         process = subprocess.run(
-            ["git", "--version"], capture_output=True, check=False, stdin=subprocess.DEVNULL
+            ["git", "--version"], capture_output=True, check=False, stdin=subprocess.DEVNULL, env=environment
         )
     except OSError as error:
         raise GitNotFound from error
@@ -226,7 +230,7 @@ class GitProgram:
     def _build_config_file_variables(self) -> dict[str, str]:
         if self.replacement_config is None:
             return {}
-        return {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+        return NO_USER_CONFIG
 
     def _build_commit_graph_variables(self) -> dict[str, str]:
         # git uses the first commit-graph that it finds, and the graph of `git gc` has no changed-path filters. So make

@@ -135,6 +135,21 @@ def test_unreadable_configuration_is_an_error(repo: Repo, tmp_path: Path) -> Non
     commit_graph.refresh(open_repository(repo.path), tmp_path / "graph")  # only speed depends on it
 
 
+def test_configuration_that_includes_itself(repo: Repo) -> None:
+    """The error has git's whole reason, on one line."""
+    repo.git("config", "include.path", f"%(prefix)/..{repo.path}/.git/config")
+    with pytest.raises(UnreadableGitConfig, match=r": exceeded maximum include depth .* circular includes\."):
+        commit_graph.create_git_program(open_repository(repo.path))
+
+
+def test_version_with_a_broken_user_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version of git is read without the configuration of the user."""
+    version = git_cli.read_version()
+    (tmp_path / "gitconfig").write_text(f"[include]\n\tpath = {tmp_path}/gitconfig\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
+    assert version and git_cli.read_version() == version
+
+
 def test_git_is_missing(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a git program on PATH, the error reports that git was not found."""
     git = commit_graph.create_git_program(open_repository(repo.path))

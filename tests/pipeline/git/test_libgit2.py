@@ -135,6 +135,15 @@ def test_a_broken_config_is_refused(repo: Repo) -> None:
         open_repository(repo.path)
 
 
+def test_a_config_that_includes_itself(repo: Repo) -> None:
+    """The error gives the reason, and a command whose output names the file."""
+    (repo.path / ".git/config").write_text("[include]\n\tpath = config\n")
+    with pytest.raises(DamagedRepository) as error:
+        open_repository(repo.path)
+    assert error.value.message == f"{repo.path} cannot be opened: maximum config include depth reached"
+    assert error.value.hint == "Run `git config --list` to see what is damaged."
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to another user")
 def test_another_users_repository_needs_safe_directory(repo: Repo, tmp_path: Path) -> None:
     """Another user's repository is refused; after the hint's command it opens, whatever GIT_CONFIG_GLOBAL names."""
