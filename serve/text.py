@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from stores.history import UnreadableCommit
 
 # Suggested lineage commands that take a PATH argument. With `--help` they need none.
-LINEAGE_COMMAND: Final = re.compile(r"`(lineage (?:index|status)(?! --help)(?: [^`]*)?)`")
+LINEAGE_COMMAND: Final = re.compile(r"`(lineage (?:index|init|plan|status)(?! --help)(?: [^`]*)?)`")
 # Suggested command that takes the path as an option.
 SHOW_COMMAND: Final = re.compile(r"`(lineage show [^`]*)`")
 # Suggested git commands that must run in the repository.
-GIT_COMMAND: Final = re.compile(r"`git ((?:fetch|fsck)(?: [^`]*)?)`")
+GIT_COMMAND: Final = re.compile(r"`git ((?:config|fetch|for-each-ref|fsck)(?: [^`]*)?)`")
 # Hint for commits that could not be read.
 UNREADABLE_HINT: Final = "`lineage index` lists them and says how to get them."
 # Heading of the leads of an explanation, on a terminal and in answers for agents.

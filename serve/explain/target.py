@@ -164,7 +164,7 @@ def _build_target(repository: Repository, head: str | None, entry: _PathEntry) -
     """Return the target for a path: a file, directory, submodule or missing path."""
     path = _make_absolute(repository, entry.path)
     if entry.mode == SUBMODULE_MODE:
-        return _build_submodule_target(entry)
+        return _build_submodule_target(repository, entry)
     is_directory = entry.mode == TREE_MODE
     if entry.is_in_work_tree:
         is_directory = path.is_dir() and not path.is_symlink()
@@ -190,10 +190,10 @@ def _build_work_tree_target(repository: Repository, head: str | None, entry: _Pa
     return _read_work_tree_file(repository, entry.path)
 
 
-def _build_submodule_target(entry: _PathEntry) -> Target:
+def _build_submodule_target(repository: Repository, entry: _PathEntry) -> Target:
     module = decode_path(entry.entry_path)
     inner_path = decode_path(entry.path[len(entry.entry_path) + 1 :]) or "FILE"
-    command = format_command("lineage", "explain", inner_path, module)
+    command = format_command("lineage", "explain", inner_path, str(repository.root / module))
     note = f"{escape_in_sentence(module)} is a submodule, which is a separate repository"
     return Target(entry.path, note=f"{note}: run {command}." if command else f"{note}.")
 

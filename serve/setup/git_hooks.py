@@ -90,7 +90,8 @@ def find_hooks_directory(repository: Repository) -> Path:
     if repository.is_bare:
         raise BareRepository(
             f"{repository.root} is a bare repository. Nobody commits in it, so its hooks would never run.",
-            hint="Run `lineage index --incremental` after each fetch or push, or run `lineage init` in a work tree.",
+            hint="Run `lineage index --incremental` after each fetch or push, or run "
+            '"lineage init" in a work tree.',
         )
     configured_path = read_hooks_path_setting(repository)
     if configured_path is None:

@@ -116,7 +116,7 @@ def check_writable(repository: Repository) -> None:
     if repository.is_bare:
         raise BareRepository(
             f"{repository.root} is a bare repository, where {IGNORE_FILE} is read from HEAD.",
-            hint="Run `lineage plan --write` in a work tree, commit the file and push it.",
+            hint='Run "lineage plan --write" in a work tree, commit the file and push it.',
         )
     check_editable(repository, file, InvalidIgnoreFile, content_name="the patterns")
 

@@ -241,7 +241,8 @@ def test_submodule(repo: Repo, home: Path, tmp_path: Path) -> None:
     )
     repo.commit("Add a submodule")
     assert get_limitation(explain(repo, home, "mods/inner/x.py")) == (
-        "mods/inner is a submodule, which is a separate repository: run `lineage explain x.py mods/inner`."
+        "mods/inner is a submodule, which is a separate repository: "
+        f"run `lineage explain x.py {repo.path}/mods/inner`."
     )
     assert "is a submodule" in get_limitation(explain(repo, home, "mods/inner"))
 
@@ -250,7 +251,7 @@ def test_submodule_path_is_quoted(repo: Repo, home: Path) -> None:
     """The path of a submodule is quoted in the suggested command: it may contain shell syntax."""
     repo.git("update-index", "--add", "--cacheinfo", f"160000,{repo.head},x;touch PWNED")
     repo.git("commit", "--quiet", "--message", "Add a submodule")
-    assert "run `lineage explain a.py 'x;touch PWNED'`." in get_limitation(
+    assert f"run `lineage explain a.py '{repo.path}/x;touch PWNED'`." in get_limitation(
         explain(repo, home, "x;touch PWNED/a.py")
     )
 

@@ -56,7 +56,8 @@ def test_plan_without_write_changes_nothing(repo: Repo, capsys: pytest.CaptureFi
         "  /docs/  excludes 7 hunks (28% of all) in 7 commits, 1 of these commits entirely\n"
         "          documentation: 100% of its 6 files are prose\n"
         "\n"
-        "Nothing was written. `lineage plan --write` puts these lines into lineage's section of .lineageignore.\n"
+        f"Nothing was written. `lineage plan --write {repo.path}/src` puts these lines into lineage's section of "
+        ".lineageignore.\n"
     )
     assert repo.git("status", "--short") == ""
 
@@ -109,7 +110,8 @@ def test_user_can_reject_a_suggestion(repo: Repo, capsys: pytest.CaptureFixture[
     """`!docs/` below the section removes the section in the next run."""
     repo.write(".lineageignore", f"{SECTION}!docs/\n")
     pending = "removes lineage's lines, which are no longer suggested, from .lineageignore."
-    assert run_plan(capsys, repo.path).endswith(f"Nothing was written. `lineage plan --write` {pending}\n")
+    command = f"`lineage plan --write {repo.path}`"
+    assert run_plan(capsys, repo.path).endswith(f"Nothing was written. {command} {pending}\n")
     assert "updated      .lineageignore" in run_plan(capsys, repo.path, "--write")
     assert (repo.path / ".lineageignore").read_text() == "!docs/\n"
     assert "written" not in run_plan(capsys, repo.path)
