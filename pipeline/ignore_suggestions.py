@@ -248,7 +248,7 @@ def measure_effect(patterns: Sequence[str], changes: pl.DataFrame, paths: pl.Dat
 
 def escape_pattern(path: str) -> str:
     """Return the path with the special characters of gitignore patterns escaped."""
-    return re.sub(r"([\[\]*?\\])", r"\\\1", path)
+    return re.sub(r"([\[\]*?\\]|^[#!])", r"\\\1", path)
 
 
 def _find_reason(directory: DirectoryStats, totals: _Totals) -> str | None:
@@ -348,8 +348,8 @@ def _is_vendored_or_generated(directory: DirectoryStats) -> bool:
 
 def _is_included_by_user(user_lines: Sequence[str], pattern: str) -> bool:
     """Return whether the user's lines include what the pattern excludes, as `!docs/` does for `/docs/`."""
-    file_in_directory = pattern.strip("/") + "/x"
-    return compile_patterns(user_lines).check_file(file_in_directory).include is False
+    directory = re.sub(r"\\(.)", r"\1", pattern.strip("/"))  # the reverse of `escape_pattern`
+    return compile_patterns(user_lines).check_file(f"{directory}/x").include is False
 
 
 def _build_indexed_paths(

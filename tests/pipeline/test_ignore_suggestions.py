@@ -9,7 +9,13 @@ import pytest
 
 from pipeline.directory_stats import DirectoryStats, read_history_changes
 from pipeline.git.repository import open_repository
-from pipeline.ignore_suggestions import IgnorePlan, find_main_directories, plan_ignore_patterns
+from pipeline.ignore import parse_patterns
+from pipeline.ignore_suggestions import (
+    IgnorePlan,
+    escape_pattern,
+    find_main_directories,
+    plan_ignore_patterns,
+)
 from tests.repos import Repo
 
 SOURCE = {f"src/part{n}.py": f"def part{n}():\n    return {n}\n" for n in range(8)}
@@ -194,6 +200,21 @@ def test_user_patterns_are_respected(tmp_path: Path, user_line: str) -> None:
     assert get_patterns(plan) == []
     assert {directory.path for directory in plan.directories} == {"src/", "docs/"}
     assert plan.ignored_hunks == 6
+
+
+def test_user_pattern_for_a_name_with_brackets(tmp_path: Path) -> None:
+    """A directory whose name has special characters of patterns is not suggested if a line of the user includes it."""
+    commits = (SOURCE, build_files("docs [a]/{}.md"), SOURCE)
+    plans = [plan_from_history(tmp_path / "plain", *commits)]
+    plans.append(plan_from_history(tmp_path / "user", *commits, user_lines=(r"!/docs \[a\]/",)))
+    assert list(map(get_patterns, plans)) == [[r"/docs \[a\]/"], []]
+
+
+@pytest.mark.parametrize("name", ["#snap", "!snap"])
+def test_escaped_start_of_a_pattern(name: str) -> None:
+    """A name that starts like a comment or a negation is escaped, as a pattern may have no slash before it."""
+    assert escape_pattern(name) == f"\\{name}"
+    assert parse_patterns(f"{escape_pattern(name)}/".encode()) == (f"\\{name}/",)
 
 
 def test_damaged_history(tmp_path: Path) -> None:
