@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from serve.explain_types import ExplainAnswer
     from serve.find_types import FindAnswer
 
+# Smallest and largest number of commits of `find_pattern` and `explain_change`.
+MIN_HITS: Final = 1
+MAX_HITS: Final = 20
 # Lengths in UTF-16 code units. The daemon accepts requests of 1 MiB, and ASCII JSON needs up to six bytes for a unit.
 MAX_QUERY_LENGTH: Final = 100_000
 MAX_FILTER_LENGTH: Final = 10_000
@@ -158,6 +161,11 @@ def validate_limit(limit: int, items: str) -> None:
     """Raise BadRequest for a limit below 1. `items`: noun for what is limited, such as `commits`."""
     if limit < 1:
         raise BadRequest("The limit is less than 1.", hint=f"Give a number of {items} to show.")
+
+
+def clamp_limit(k: int) -> int:
+    """Clamp the number of requested commits to `MIN_HITS`..`MAX_HITS`."""
+    return max(MIN_HITS, min(MAX_HITS, k))
 
 
 def is_valid_name(name: str) -> bool:

@@ -10,11 +10,13 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pipeline.options import EncoderName, Precision
+from serve.api_types import MAX_HITS, MIN_HITS, clamp_limit
 from serve.config import Settings
 from serve.explain_types import ExplainAnswer, ExplainRequest
 from serve.find_types import FindAnswer, FindRequest
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from serve.search.cache import CachedIndexStats
     from serve.search.find_pattern import PatternSearcher
     from serve.search.rerank import CrossEncoderReranker
+
+Answer = TypeVar("Answer", FindAnswer, ExplainAnswer)
 
 logger = logging.getLogger(__name__)
 
@@ -204,7 +208,8 @@ class Engine:
 
     def find(self, request: FindRequest, path: Path, precision: Precision = Precision.FULL) -> FindAnswer:
         """Search the repository at `path`; `precision` is that of the cross-encoder. See `PatternSearcher.find`."""
-        return self._get_searcher().find(request, path, reranker=self._create_reranker(precision))
+        answer = self._get_searcher().find(request, path, reranker=self._create_reranker(precision))
+        return _note_clamped_limit(answer, request.k)
 
     def find_in_repositories(
         self,
@@ -216,11 +221,12 @@ class Engine:
         from serve.search.merged_search import find_in_repositories
 
         reranker = self._create_reranker(precision)
-        return find_in_repositories(self._get_searcher(), request, repositories, reranker=reranker)
+        answer = find_in_repositories(self._get_searcher(), request, repositories, reranker=reranker)
+        return _note_clamped_limit(answer, request.k)
 
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
         """Explain lines of a file in the repository at `path`; see `Explainer.explain`."""
-        return self._explainer.explain(request, path, cwd)
+        return _note_clamped_limit(self._explainer.explain(request, path, cwd), request.k)
 
     def collect_cache_stats(self) -> tuple[CachedIndexStats, ...]:
         """Return statistics of every cached index."""
@@ -257,3 +263,13 @@ class Engine:
                 self.home, load_encoder=self.models.get_encoder, reader_pools=self._reader_pools
             )
             return self._searcher
+
+
+def _note_clamped_limit(answer: Answer, k: int) -> Answer:
+    """Add a hint to an answer whose number of commits was limited to another one than the requested `k`."""
+    limit = clamp_limit(k)
+    if k == limit or len(answer.hits) < limit:
+        return answer
+    note = f"`k` is from {MIN_HITS} to {MAX_HITS}: {k} counts as {limit}."
+    hint = f"{answer.meta.hint or ''} {note}".lstrip()
+    return replace(answer, meta=replace(answer.meta, hint=hint))

@@ -40,8 +40,6 @@ from stores.hunk_details import Connection
 from stores.index_copy import IndexHolder
 from stores.index_location import IndexLocation
 
-MIN_HITS: Final = 1
-MAX_HITS: Final = 20
 # Speed of an index run in commits per second and processor: until commits can be found by words, and until by meaning.
 # Measured on two processors: flask's 5,531 commits took 15 s and 227 s.
 WORDS_COMMITS_PER_SECOND: Final = 180.0
@@ -316,11 +314,6 @@ def check_recorded_versions(recorded: RecordedVersions) -> CompatibilityVerdict:
     """Compare the versions recorded in an index with those of this program for the same encoder."""
     encoder_name = get_encoder_name(recorded.embedding_model) or EncoderName.MINILM
     return compatibility.check_compatibility(recorded, get_component_versions(encoder_name=encoder_name))
-
-
-def clamp_limit(k: int) -> int:
-    """Clamp the number of requested commits to `MIN_HITS`..`MAX_HITS`."""
-    return max(MIN_HITS, min(MAX_HITS, k))
 
 
 def _load_cache_status(connection: Connection, location: IndexLocation) -> CacheStatus | None:

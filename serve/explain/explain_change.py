@@ -24,7 +24,7 @@ from pipeline.git.repository import Repository, open_repository
 from pipeline.hunks import OVERSIZE_BYTES
 from pipeline.interrupts import check_cancelled
 from serve import excerpts
-from serve.api_types import format_author_date, format_rfc3339
+from serve.api_types import clamp_limit, format_author_date, format_rfc3339
 from serve.evidence import EvidenceLoader
 from serve.excerpts import CONTEXT_LINES, EXCERPT_COLUMNS, EXCERPT_LINES, DiffLine, truncate_line
 from serve.explain import blame, cache, file_history
@@ -57,11 +57,7 @@ from serve.explain_types import (
     ExplainRequest,
     validate_explain_request,
 )
-from serve.index_status import (
-    build_compatibility,
-    build_index_state,
-    clamp_limit,
-)
+from serve.index_status import build_compatibility, build_index_state
 from serve.repositories import find_index
 from serve.text import format_count
 from stores.connections import ReaderPools

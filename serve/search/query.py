@@ -22,9 +22,9 @@ from typing import Final
 
 from pipeline.file_classification import FileRole
 from pipeline.text import count_terms
+from serve.api_types import clamp_limit
 from serve.errors import BadRequest
 from serve.find_types import DEFAULT_RETRIEVAL, FindRequest, QueryProfile
-from serve.index_status import clamp_limit
 from serve.search.query_hints import (
     EMPTY_CONTEXT,
     LANGUAGES,
@@ -121,10 +121,18 @@ def parse_filters(request: FindRequest, now: datetime, context: RepositoryContex
     for name, value in (("language", request.language), ("path", request.path), ("author", request.author)):
         if value is not None and not value.strip():
             raise BadRequest(f"The {name} filter is empty.", hint="Omit it or give it a value.")
+    since = parse_date(request.since, now) if request.since is not None else None
+    until = parse_date(request.until, now) if request.until is not None else None
+    if since and since >= (until or now):
+        end = f"{request.until!r:.200}" if until else "now"
+        raise BadRequest(
+            f"The period has no commits: its start {request.since!r:.200} is not before its end, {end}.",
+            hint="Give an earlier start or a later end.",
+        )
     return QueryFilter(
         language=_normalize_language(request.language) if request.language else None,
-        since=parse_date(request.since, now) if request.since is not None else None,
-        until=parse_date(request.until, now) if request.until is not None else None,
+        since=since,
+        until=until,
         path=_check_pattern(normalize_path_filter(request.path, context.work_tree, context.has_path))
         if request.path is not None
         else None,

@@ -361,9 +361,9 @@ def parse_calendar_date(text: str) -> datetime | None:
 
 
 def subtract_period(count: int, unit: str, now: datetime) -> datetime | None:
-    """Return the time `count` units (`day`, `weeks`, ...) before `now`; None if that is before year 1."""
+    """Return the time `count` units (`day`, `weeks`, ...) before `now`; None for 0, and before year 1."""
     try:
-        return now - count * AGE_UNITS[unit[0]]
+        return now - count * AGE_UNITS[unit[0]] if count else None
     except OverflowError:
         return None
 

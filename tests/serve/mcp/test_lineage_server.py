@@ -811,11 +811,15 @@ def test_all_formats_of_since(server: MCPServer[Any], since: str | None) -> None
 
 @pytest.mark.parametrize(("k", "hits"), [(-3, 1), (0, 1), (1, 1), (2, 2), (99, 2)])
 def test_k_is_clamped(server: MCPServer[Any], k: int, hits: int) -> None:
-    """`k` is limited to its range."""
-    assert (
-        len(extract_structured_content(call_tool(server, "find_pattern", query="timeout", k=k))["hits"])
-        == hits
-    )
+    """`k` is limited to its range, and a hint says so if the limit matters."""
+    for tool, arguments in (
+        ("find_pattern", {"query": "timeout"}),
+        ("explain_change", {"file": "src/tcp.py"}),
+    ):
+        answer = extract_structured_content(call_tool(server, tool, **arguments, k=k))
+        note = f"`k` is from 1 to 20: {k} counts as 1."
+        assert ((answer["_meta"]["hint"] or "").endswith(note)) == (k < 1)
+        assert tool == "explain_change" or len(answer["hits"]) == hits
 
 
 def test_filters_restrict_hits(server: MCPServer[Any]) -> None:

@@ -52,6 +52,17 @@ def test_options_override_hints() -> None:
 
 
 @pytest.mark.parametrize(
+    ("since", "until", "end"),
+    [("0d", None, "now"), ("2025", None, "now"), ("2024", "2023", "'2023'"), ("2d", "3d", "'3d'")],
+)
+def test_empty_period(since: str, until: str | None, end: str) -> None:
+    """A period that does not start before its end is an error."""
+    request = FindRequest("timeouts", since=since, until=until)
+    with pytest.raises(BadRequest, match=rf"its start '{since}' is not before its end, {end}\."):
+        query.parse_query(request, NOW, ANY_CONTEXT)
+
+
+@pytest.mark.parametrize(
     ("name", "language"),
     [("Python", "python"), (" PY ", "python"), (".py", "python"), (".Rs", "rust"), (".", "."), (".x", ".x")],
 )

@@ -239,6 +239,12 @@ def test_invalid_dates_are_rejected(text: str) -> None:
         parse_date(text, NOON_OF_MARCH_31)
 
 
+def test_period_of_no_time_in_the_text() -> None:
+    """A phrase such as "the last 0 days" names no period."""
+    hints = query_hints.parse_hints("retries in the last 0 days", NOON_OF_MARCH_31, query_hints.EMPTY_CONTEXT)
+    assert (hints.text, hints.since) == ("retries in the last 0 days", None)
+
+
 @pytest.mark.parametrize("date", ["2023", "2023-11", "2023-11-30"])
 def test_dates_in_text_and_options_agree(date: str) -> None:
     """A date in the query text means the same as in an option."""
