@@ -199,7 +199,7 @@ class ExplainAnswer:
     - `lines`: the explained lines, for terminals and excerpts.
     - `is_transient`: True if the index was busy or git failed. The same request may soon have a better answer, so this
       one is not cached.
-    - `has_failed`: True if git failed. The limitation says how.
+    - `has_failed`: True if git failed or the file cannot be read. The limitation says why.
     """
 
     hits: tuple[ExplainHit, ...]

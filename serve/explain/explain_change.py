@@ -230,7 +230,8 @@ def _answer_without_lines(context: ExplainContext, git: GitProgram) -> ExplainAn
             limitations.append(_describe_empty_range(target))
         enrichment = Enrichment(error=reader.error)
         meta = _build_meta(context, (0, 0), 0, limitations, reader, enrichment, Coverage(0, 0, 0))
-        return ExplainAnswer((), meta, is_transient=bool(reader.error) or reader.is_copy)
+        is_transient = target.is_unreadable or bool(reader.error) or reader.is_copy
+        return ExplainAnswer((), meta, is_transient=is_transient, has_failed=target.is_unreadable)
 
 
 def _describe_empty_range(target: Target) -> str:

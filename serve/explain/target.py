@@ -57,6 +57,7 @@ class Target:
     - `revision`: commit that has the content; empty if the content is from the work tree.
     - `is_missing`: the path is neither in HEAD nor a tracked file of the work tree. `is_untracked`: only the work tree
       has it. `is_directory`: the path is that of a directory.
+    - `is_unreadable`: the system does not let this process read the file.
     - `other_paths`: other paths that the name of a missing file can mean.
     - `working_tree_encoding`: encoding of the content, by the git attribute `working-tree-encoding`; empty if it is not
       set. git stores such a file as UTF-8.
@@ -69,6 +70,7 @@ class Target:
     is_missing: bool = False
     is_untracked: bool = False
     is_directory: bool = False
+    is_unreadable: bool = False
     other_paths: tuple[bytes, ...] = ()
     working_tree_encoding: str = ""
 
@@ -232,7 +234,7 @@ def _read_work_tree_file(repository: Repository, path: bytes) -> Target:
             return Target(path, destination, _describe_link(path, destination))
         content = _read_regular_file(file)
     except OSError as error:
-        return Target(path, note=f"{name} cannot be read: {error.strerror}.")
+        return Target(path, note=f"{name} cannot be read: {error.strerror}.", is_unreadable=True)
     if content is None:
         return Target(path, note=f"{name} is too large to explain, or not a regular file.")
     attribute = repository.get_attribute(path, "working-tree-encoding")

@@ -380,7 +380,8 @@ def _explain_lines(
     answer = backend.explain(request, path).rewrite_commands(add_path_to_commands)
     answer = reduce_explain_answer(answer, detail)
     answer = limit_tokens(answer, max_tokens, format_explain_answer)
-    return build_call_result(format_explain_answer(answer), build_content(to_json_dict(answer)))
+    result = build_call_result(format_explain_answer(answer), build_content(to_json_dict(answer)))
+    return result.model_copy(update={"is_error": answer.has_failed})
 
 
 def _trace_symbol(file: str, symbol: str, limit: int, path: Path, home: Path) -> CallToolResult:
@@ -416,9 +417,10 @@ def _add_related_files(result: CallToolResult, file: str, path: Path, home: Path
         document = related.to_json_dict()
         content = {"files": document["hits"], **document["meta"]["related"]}
         lines = [format_related_answer(related)]
-    return build_call_result(
+    combined = build_call_result(
         "\n".join([text, *lines]), {**answer, "_meta": {**answer["_meta"], "related": content}}
     )
+    return combined.model_copy(update={"is_error": result.is_error})
 
 
 if __name__ == "__main__":

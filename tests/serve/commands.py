@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import subprocess
@@ -91,3 +92,8 @@ def list_loaded_packages(statement: str) -> set[str]:
         env=os.environ.copy(),
     )
     return {name.partition(".")[0] for name in process.stdout.split()}
+
+
+def refuse_to_read(file: Path) -> bytes:
+    """Raise the error of a file without read permission. The tests may run as root, who can read every file."""
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), file)

@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 
 from pipeline.git.git_cli import parse_version, read_version
+from serve.explain import target
 from tests.repos import Repo
-from tests.serve.commands import ROOT, create_timeout_repo, list_loaded_packages, run_captured
+from tests.serve.commands import (
+    ROOT,
+    create_timeout_repo,
+    list_loaded_packages,
+    refuse_to_read,
+    run_captured,
+)
 from tests.serve.processes import run_lineage, run_on_terminal
 from tests.serve.sample_index import build_index
 
@@ -100,6 +107,15 @@ def test_explain_is_formatted_on_a_terminal(repo: Repo, home: Path) -> None:
     assert "Add a timeout to connect" in page
     assert "│ " in page and "def connect():" in page
     assert len(json.loads(run_on_terminal("explain", "src/tcp.py", str(repo.path), "--json"))["hits"]) == 1
+
+
+def test_explain_fails_with_an_unreadable_file(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a file exists but cannot be read, the answer says why and the exit code is 1."""
+    monkeypatch.setattr(target, "_read_regular_file", refuse_to_read)
+    code, out, _ = run_captured("explain", "src/tcp.py", str(repo.path), "--no-daemon")
+    assert code == 1
+    reason = "src/tcp.py cannot be read: Permission denied."
+    assert json.loads(out)["meta"]["explain"]["limitation"] == reason
 
 
 def test_explain_fails_with_git(repo: Repo) -> None:

@@ -32,13 +32,14 @@ from pydantic import BaseModel, FileUrl
 from pipeline.git.errors import NotARepository
 from serve.backend import InProcessBackend
 from serve.commit_types import ShowAnswer
+from serve.explain import target
 from serve.find_types import PatternHit
 from serve.mcp import lineage_server
 from serve.mcp.answer_lists import answer_items
 from serve.mcp.lineage_server import create_lineage_server
 from serve.mcp.tools import RepositoryResolver
 from tests.repos import Repo
-from tests.serve.commands import read_output, run_captured
+from tests.serve.commands import read_output, refuse_to_read, run_captured
 from tests.serve.mcp.clients import PROTOCOLS, call_tool, extract_structured_content, extract_text, run_client
 from tests.serve.sample_index import build_index
 
@@ -209,6 +210,18 @@ def test_questions_that_all_fail(server: MCPServer[Any]) -> None:
     assert result.is_error
     assert extract_text(result).count("The query is empty.") == 1
     assert "The query contains invalid text" in extract_text(result)
+
+
+@pytest.mark.parametrize("include_related_files", [False, True])
+def test_unreadable_file(
+    server: MCPServer[Any], monkeypatch: pytest.MonkeyPatch, include_related_files: bool
+) -> None:
+    """If a file exists but cannot be read, the call fails with the reason."""
+    monkeypatch.setattr(target, "_read_regular_file", refuse_to_read)
+    result = call_tool(
+        server, "explain_change", file="src/tcp.py", include_related_files=include_related_files
+    )
+    assert result.is_error and "src/tcp.py cannot be read: Permission denied." in extract_text(result)
 
 
 def test_equal_hints_of_questions(repo: Repo, home: Path) -> None:
