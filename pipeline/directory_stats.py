@@ -16,6 +16,7 @@ import polars as pl
 from pipeline.file_classification import classify_kind
 from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path, list_parent_directories
+from pipeline.git.libgit2 import check_objects
 from pipeline.git.ranges import find_read_error
 from pipeline.git.repository import Repository
 
@@ -59,6 +60,7 @@ def read_history_changes(repository: Repository, head: str) -> HistoryChanges:
     shas = [sha for sha in repository.walk(head) if repository.can_diff(sha)]
     changes = _read_changes(repository, shas)
     if changes.readable_commits < len(shas):  # git stops at the first missing tree
+        check_objects(repository.objects_dir)
         readable_shas = [sha for sha in shas if not find_read_error(repository, sha)]
         changes = replace(_read_changes(repository, readable_shas), total_commits=len(shas))
     return changes

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -172,8 +173,8 @@ def find_unreadable_git_file(git_dir: Path) -> Path | None:
 
 
 def find_unreadable_objects(objects_dir: Path) -> Path | None:
-    """Return a pack, or a directory of objects, that this process may not read; usually None."""
-    paths = [*objects_dir.glob("*/"), *objects_dir.glob("pack/*.pack")]
+    """Return a pack, its index, or a directory of objects, that this process may not read; usually None."""
+    paths = chain.from_iterable(map(objects_dir.glob, ("*/", "pack/*.pack", "pack/*.idx")))
     return next((path for path in paths if not _is_readable(path)), None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,8 @@ PACK_WINDOW_BYTES: Final = 1 << 20
 PACK_MAPPED_BYTES: Final = 32 << 20
 
 
+# Matches the file in git's message about a loose object that is damaged or may not be read.
+_LOOSE_OBJECT: Final = re.compile(r"\(stored in (.+)\) is corrupt")
 # Raw object id of the empty tree. git and libgit2's diff know it without a stored object; `Odb.read` does not.
 EMPTY_TREE: Final = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 
@@ -92,9 +95,15 @@ def check_git_dir(git_dir: Path) -> None:
         raise build_permission_error(unreadable_file)
 
 
-def check_objects(objects_dir: Path) -> None:
-    """Raise StorageError if objects may not be read. libgit2 reports them as missing."""
-    if unreadable_path := find_unreadable_objects(objects_dir):
+def check_objects(objects_dir: Path, message: str = "") -> None:
+    """Raise StorageError if objects may not be read. libgit2 reports them as missing.
+
+    `message`: git's message, which can name the file of an object.
+    """
+    unreadable_path = find_unreadable_objects(objects_dir)
+    if (match := _LOOSE_OBJECT.search(message)) and not os.access(match[1], os.R_OK):
+        unreadable_path = Path(match[1])
+    if unreadable_path:
         raise build_permission_error(unreadable_path)
 
 

@@ -20,6 +20,7 @@ from pipeline.git.attributes import MAX_PATTERN_CHARACTERS, NamePattern
 from pipeline.git.changes import decode_path
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
+from pipeline.git.libgit2 import check_objects
 from pipeline.git.objects import EPOCH, collect_reachable, parse_seconds
 from pipeline.git.repository import Repository
 from pipeline.interrupts import check_cancelled
@@ -122,6 +123,7 @@ def read_commits(
     commits = _read_with_git(repository, git, shas)
     if len(commits) == len(shas):
         return commits, []
+    check_objects(repository.objects_dir)
     # git ends at the first commit that it cannot read.
     errors = [error for sha in shas if (error := find_read_error(repository, sha))]
     unreadable = {error.sha for error in errors}
@@ -259,15 +261,20 @@ def suggest_references(repository: Repository, name: str) -> str:
 
 
 def check_damage(git: GitProgram, revision: str) -> None:
-    """Raise UnreadableObject if a revision's object, or an object needed to find it, is missing or damaged."""
+    """Raise UnreadableObject if a revision's object, or an object needed to find it, is missing or damaged.
+
+    Raises StorageError if objects may not be read.
+    """
     output = git.run("rev-parse", "--verify", "--quiet", revision)
     sha = output.stdout.decode().strip()
     # A full SHA resolves to itself, even if there is no such object. That is no damage.
     names_other_sha = output.exit_code == 0 and _SHA.fullmatch(sha) is not None and sha != revision.lower()
     if names_other_sha and git.run("cat-file", "-t", sha).exit_code:
+        check_objects(git.objects_dir)
         raise UnreadableObject(revision, f"{sha} is missing or damaged")
     is_damaged = output.exit_code > 1 and output.stderr.startswith("error: ")
     if is_damaged or "error: Could not read " in output.stderr:  # a parent
+        check_objects(git.objects_dir)
         raise UnreadableObject(revision, output.stderr.splitlines()[-1].partition(": ")[2])
 
 

@@ -19,6 +19,7 @@ from pipeline.git.changes import decode_path
 from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
+from pipeline.git.libgit2 import check_objects
 from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, open_repository
 from pipeline.hunks import OVERSIZE_BYTES
@@ -212,7 +213,11 @@ def _add_evolution(meta: ExplainMeta, evolution: Evolution) -> ExplainMeta:
 def _answer_blame_failure(
     context: ExplainContext, line_range: tuple[int, int], failure: BlameFailed, reader: FileHistoryReader
 ) -> ExplainAnswer:
-    """Build an answer without hits, whose limitation says why git failed."""
+    """Build an answer without hits, whose limitation says why git failed.
+
+    Raises StorageError if git may not read objects.
+    """
+    check_objects(context.repository.objects_dir, failure.reason)
     limitations = [blame.describe_blame_failure(failure, context.repository)]
     first, last = line_range
     coverage = Coverage(lines=last - first + 1, indexable=0, indexed=0)

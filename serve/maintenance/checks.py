@@ -15,6 +15,7 @@ from shlex import quote
 from typing import Final, TypeAlias
 
 from pipeline.git import commit_graph
+from pipeline.git.libgit2 import check_objects
 from pipeline.git.repository import Repository
 from serve import index_status
 from serve.config import Settings
@@ -280,6 +281,7 @@ def _check_status(
     yield from _check_freshness(status)
     unreadable = history.load_unreadable_commits(connection)
     if unreadable:
+        check_objects(repository.objects_dir)
         names = ", ".join(entry.commit_sha[:SHA_DIGITS] for entry in unreadable[:MAX_NAMED])
         yield report_warning(
             "unreadable",

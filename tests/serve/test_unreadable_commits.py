@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Unpack
 
@@ -13,6 +14,7 @@ from serve.text import describe_unreadable_remedy
 from stores import database, history
 from tests.pipeline.histories import get_location, run_index
 from tests.repos import Repo
+from tests.serve.commands import run_captured
 from tests.serve.search.helpers import FindOptions, find
 
 
@@ -79,3 +81,28 @@ def test_hint_without_readable_commits(tmp_path: Path) -> None:
     assert load_hint(clone, tmp_path / "home", "change") == (
         "Nothing is indexed: 1 commit could not be read. `lineage index` lists them and says how to get them."
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["index"],
+        ["plan"],
+        ["log", "HEAD~1..HEAD"],
+        ["log", "HEAD"],
+        ["show", "HEAD~1", "--repository"],
+    ],
+)
+def test_object_directory_that_may_not_be_read(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    """Objects that may not be read are named with advice about permissions, and do not count as missing."""
+    assert not home.exists()  # keeps the tests out of the user's indexes
+    repo = Repo.create(tmp_path / "repo")
+    sha, access = [repo.commit_file("a.py", f"a = {number}\n") for number in range(3)][1], os.access
+    directory = repo.path / ".git" / "objects" / sha[:2]
+    (directory / sha[2:]).unlink()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != directory and access(path, mode))
+    code, _, error = run_captured(*command, str(repo.path))
+    assert code == 1
+    assert f"error: Permission denied: {directory}\n  Check the owner and the permissions" in error

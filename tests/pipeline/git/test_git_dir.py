@@ -18,6 +18,7 @@ from pipeline.git.git_dir import (
     find_unreadable_git_file,
     resolve_common_dir,
 )
+from pipeline.git.libgit2 import check_objects
 from pipeline.git.repository import open_repository
 from stores.errors import StorageError
 from tests.repos import Repo
@@ -259,6 +260,24 @@ def test_unreadable_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(os, "access", lambda path, mode: path != directory and access(path, mode))
     with pytest.raises(StorageError, match=f"Permission denied: {directory}"):
         open_repository(repo.path).read_head()
+
+
+def test_unreadable_pack_index_and_loose_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index of a pack, and a loose object that git names, are named if they may not be read."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "a = 1\n")
+    repo.git("repack", "-q")
+    objects_dir, access = repo.path / ".git" / "objects", os.access
+    (index,) = objects_dir.glob("pack/*.idx")
+    loose = next(path for path in objects_dir.glob("??/*"))
+    message = f"loose object {loose.name} (stored in {loose}) is corrupt"
+    check_objects(objects_dir, message)
+    for file in (index, loose):
+        monkeypatch.setattr(
+            os, "access", lambda path, mode, file=file: str(path) != str(file) and access(path, mode)
+        )
+        with pytest.raises(StorageError, match=f"Permission denied: {file}"):
+            check_objects(objects_dir, message)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "large file"])

@@ -118,8 +118,11 @@ def test_explain_fails_with_an_unreadable_file(repo: Repo, monkeypatch: pytest.M
     assert json.loads(out)["meta"]["explain"]["limitation"] == reason
 
 
-def test_explain_fails_with_git(repo: Repo) -> None:
-    """If git cannot read the history, the answer says so and the exit code is 1; a missing file is an answer."""
+def test_explain_fails_with_git(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If git cannot read the history, the answer says so and the exit code is 1; a missing file is an answer.
+
+    If it may not read an object, the error says so.
+    """
     repo.commit_file("src/tcp.py", "def connect():\n    timeout(3)\n", "Wait three seconds")
     blob = repo.git("rev-parse", "HEAD~1:src/tcp.py")
     (repo.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
@@ -127,6 +130,10 @@ def test_explain_fails_with_git(repo: Repo) -> None:
     assert (code, json.loads(out)["hits"]) == (1, [])
     assert json.loads(out)["meta"]["explain"]["limitation"]
     assert run_captured("explain", "absent.py", str(repo.path))[0] == 0
+    directory, access = repo.path / ".git/objects" / blob[:2], os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != directory and access(path, mode))
+    code, _, error = run_captured("explain", "src/tcp.py", str(repo.path), "--no-daemon")
+    assert code == 1 and error.startswith(f"error: Permission denied: {directory}\n")
 
 
 def test_explain_loads_no_model(repo: Repo, home: Path) -> None:
