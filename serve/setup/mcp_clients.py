@@ -21,6 +21,9 @@ from serve.setup import config_formats
 from serve.setup.config_formats import ConfigFormat
 from stores.errors import LineageError
 
+# Programs that `register` adds to clients.
+PROGRAM_NAMES: Final = frozenset({"lineage-mcp", "mindmap"})
+
 
 class ServerNotInstalled(LineageError):
     """Error for an MCP server program that is not installed."""
@@ -141,6 +144,11 @@ SHAPES: Final = {shape.name: shape for shape in (MCP_SERVERS, MCP, TOML, SERVERS
 def starts_server(entry: Any, server: Server) -> bool:
     """Return whether an entry starts this server's program, from any directory or through another program."""
     return server.command.name in {PurePath(word).name for word in list_command_words(entry)}
+
+
+def starts_own_program(entry: Any) -> bool:
+    """Return whether an entry starts one of this project's programs."""
+    return not PROGRAM_NAMES.isdisjoint(PurePath(word).name for word in list_command_words(entry))
 
 
 def list_command_words(entry: Any) -> list[str]:

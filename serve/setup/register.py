@@ -29,6 +29,7 @@ from serve.setup.mcp_clients import (
     find_user_config_file,
     get_client,
     list_user_config_paths,
+    starts_own_program,
     starts_server,
 )
 from stores import locks
@@ -101,7 +102,7 @@ class ConfigFile:
             return EditResult(EditAction.UNCHANGED, self.path)
         after = self.shape.config_format.set_entry(text, self.shape.key, server.name, entry)
         self._check_edit(text, after, {**self._parse_servers(text), server.name: entry})
-        return self._replace_file(before, after, is_update=existing is not None)
+        return self._replace_file(before, after, keeps_backup=self._has_own_entry(text))
 
     def remove(self, server: Server) -> EditResult:
         """Remove the server's entry, and the file if lineage created it.
@@ -115,17 +116,22 @@ class ConfigFile:
         if existing is None or not starts_server(existing, server):
             return EditResult(EditAction.UNCHANGED, self.path)
         after = self.shape.config_format.remove_entry(
-            text, self.shape.key, server.name, keeps_key=self._has_backup_with_key(server)
+            text, self.shape.key, server.name, keeps_key=self._has_original_with_key()
         )
         remaining = {name: entry for name, entry in self._parse_servers(text).items() if name != server.name}
         self._check_edit(text, after, remaining)
         is_created_by_lineage = (
             text == self.shape.config_format.format_document(self.shape.key, server.name, existing)
-            and not self._has_backup_without(server)
+            and not self._has_original()
             and not self.path.is_symlink()
             and not _is_tracked(self.path)
         )
-        return self._replace_file(before, after, is_deletion=is_created_by_lineage)
+        return self._replace_file(
+            before,
+            after,
+            keeps_backup=self._has_own_entry(text, besides=server.name),
+            is_deletion=is_created_by_lineage,
+        )
 
     def _decode(self, content: bytes | None, *, hint: str) -> str:
         """Return the text of the file. Raise ManualEditRequired if it has an unexpected format."""
@@ -149,6 +155,11 @@ class ConfigFile:
     def _find_entry(self, text: str, server: Server) -> Any:
         return self._parse_servers(text).get(server.name)
 
+    def _has_own_entry(self, text: str, besides: str = "") -> bool:
+        """Return whether the text has an entry of this project's programs, other than the one named `besides`."""
+        entries = self._parse_servers(text).items()
+        return any(name != besides and starts_own_program(entry) for name, entry in entries)
+
     def _check_edit(self, before: str, after: str, servers: dict[str, Any]) -> None:
         """Raise ManualEditRequired unless `after` has these servers and is otherwise equal to `before`."""
         empty: dict[str, Any] = {self.shape.key: {}}
@@ -163,28 +174,28 @@ class ConfigFile:
                 hint=f"Change its `{self.shape.key}` by hand.",
             )
 
-    def _has_backup_without(self, server: Server) -> bool:
-        """Return whether the file was backed up before it got the server's entry. True for an unreadable backup."""
+    def _has_original(self) -> bool:
+        """Return whether the file was backed up before it got entries. True for an unreadable backup."""
         try:
-            return self._read_original(server) is not None
+            return self._read_original() is not None
         except (LineageError, ValueError, RecursionError, AttributeError):
             return True
 
-    def _has_backup_with_key(self, server: Server) -> bool:
-        """Return whether there is a backup from before the server's entry, and it has the key of servers."""
+    def _has_original_with_key(self) -> bool:
+        """Return whether the backup from before all entries has the key of servers. False without such a backup."""
         with suppress(LineageError, ValueError, RecursionError, AttributeError):
-            original = self._read_original(server)
+            original = self._read_original()
             return original is not None and self.shape.key in self.shape.config_format.parse(original)
         return False
 
-    def _read_original(self, server: Server) -> str | None:
-        """Return the backup from before the file got the server's entry; None without such a backup."""
+    def _read_original(self) -> str | None:
+        """Return the backup from before the file got entries of this project; None without such a backup."""
         backup = file_edit.read_file(self._backup)
         text = None if backup is None else backup.decode()
-        return None if text is None or self._find_entry(text, server) is not None else text
+        return None if text is None or self._has_own_entry(text) else text
 
     def _replace_file(
-        self, before: bytes | None, after: str, *, is_update: bool = False, is_deletion: bool = False
+        self, before: bytes | None, after: str, *, keeps_backup: bool, is_deletion: bool = False
     ) -> EditResult:
         file_edit.create_private_directory(self.backup_directory)
         lock = self.backup_directory / LOCK_FILE
@@ -193,7 +204,7 @@ class ConfigFile:
                 raise ManualEditRequired(
                     f"Another program changed {self.path} at the same time.", hint="Run the command again."
                 )
-            backup = None if before is None else self._write_backup(before, keep_existing=is_update)
+            backup = None if before is None else self._write_backup(before, keep_existing=keeps_backup)
             if is_deletion:
                 file_edit.delete_file(self.path)
                 return EditResult(EditAction.DELETED, self.path, backup)
@@ -203,8 +214,8 @@ class ConfigFile:
     def _write_backup(self, content: bytes, *, keep_existing: bool) -> Path:
         """Back up the content, and return the path of the backup. A file has one backup, which a new one replaces.
 
-        With `keep_existing`, an existing backup stays. It is used for an update of lineage's entry, because then the
-        existing backup has the file without the entry.
+        With `keep_existing`, an existing backup stays. While the file has entries of lineage or mindmap besides the
+        edited one, or an entry is updated, the backup is the file without them.
         """
         if keep_existing and self._backup.exists():
             return self._backup

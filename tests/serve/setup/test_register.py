@@ -196,6 +196,25 @@ def test_change_is_backed_up(file: Path) -> None:
     assert file.read_text() == '{"token": "secret"}\n' and list(file.parent.iterdir()) == [file]
 
 
+@pytest.mark.parametrize("original", [None, "{}\n", '{\n  "mcpServers": {}\n}\n', '{\n  "x": 1\n}\n'])
+@pytest.mark.parametrize("order", [(SERVER, MINDMAP), (MINDMAP, SERVER)])
+def test_backup_of_a_file_with_both_programs(
+    file: Path, original: str | None, order: tuple[Server, Server]
+) -> None:
+    """The entry of a second program keeps the backup of the first one, so that removing both restores the file."""
+    file.parent.mkdir()
+    if original is not None:
+        file.write_text(original)
+    config_file = get_config_file(file)
+    backup = config_file.write(SERVER).backup
+    config_file.write(MINDMAP)
+    assert backup is None or backup.read_text() == original
+    for server in order:
+        config_file.remove(server)
+    content = file.read_text() if file.exists() else None
+    assert content == original
+
+
 @pytest.mark.parametrize(
     ("client", "project_text", "user_text"),
     [
