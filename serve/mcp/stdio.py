@@ -110,9 +110,20 @@ def serve_stdio(
 async def serve_lines(server: MCPServer[Any], lines: Any = None) -> None:
     """Serve one client until its input ends. `lines`: asynchronous text file; by default stdin and stdout."""
     lowlevel_server = server._lowlevel_server  # noqa: SLF001 - the public methods only serve stdio and HTTP
-    async with stdio_server(lines, lines) as (incoming, outgoing):
+    async with stdio_server(lines or _open_stdin(), lines) as (incoming, outgoing):
         stream = MessageStream(incoming, outgoing)
         await lowlevel_server.run(stream, outgoing, lowlevel_server.create_initialization_options())
+
+
+def _open_stdin() -> Any:
+    """Return stdin as an asynchronous text file. Child processes get the null device as theirs.
+
+    The file that the library opens would also end a line at a carriage return, which is white space in JSON.
+    """
+    descriptor = os.dup(0)
+    with open(os.devnull, "rb") as null:  # noqa: PTH123 - its descriptor is used
+        os.dup2(null.fileno(), 0)
+    return anyio.wrap_file(open(descriptor, encoding="utf-8", errors="replace", newline="\n"))  # noqa: PTH123
 
 
 class MessageStream:

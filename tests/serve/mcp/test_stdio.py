@@ -150,10 +150,12 @@ def test_answers_while_the_daemon_is_suspended(repo: Repo, home: Path) -> None:
     os.kill(report.pid, signal.SIGKILL)
 
 
-def start_server(repo: Repo, home: Path, stderr: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+def start_server(
+    repo: Repo, home: Path, stderr: Any = subprocess.DEVNULL, **variables: str
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "serve.mcp.relay"],
-        env=build_environment(home),
+        env=build_environment(home, **variables),
         cwd=repo.path,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -252,6 +254,18 @@ def test_invalid_input_lines_do_not_stop_the_server(repo: Repo, home: Path) -> N
         messages = [json.loads(line) for line in server.stdout.read().splitlines()]
         assert all(message["jsonrpc"] == "2.0" for message in messages)
         assert any(message["id"] == 90 and "error" in message for message in messages)
+
+
+@pytest.mark.parametrize("variables", [{}, {"LINEAGE_NO_DAEMON": "1"}])
+def test_carriage_return_in_a_message(repo: Repo, home: Path, variables: dict[str, str]) -> None:
+    """A carriage return is white space in JSON and ends no message, also at the end of a line."""
+    with start_server(repo, home, **variables) as server:
+        initialize_session(server)
+        assert server.stdin is not None and server.stdout is not None
+        server.stdin.write(b'{"jsonrpc": "2.0",\r"id": 2, "method": "tools/list"}\r\n')
+        server.stdin.close()
+        (answer,) = server.stdout.read().splitlines()
+        assert len(json.loads(answer)["result"]["tools"]) == 4
 
 
 def test_server_imports_no_heavy_package() -> None:
