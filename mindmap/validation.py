@@ -90,6 +90,8 @@ def _is_utf8_encodable(value: str) -> bool:
     return True
 
 
+# Matches paths whose entries the system generates. `/dev/shm` has files.
+SYSTEM_DIRECTORY: Final = re.compile(r"/(?:proc|sys|dev(?!/shm/))/")
 # Agents write `10-20`; `lineage explain` takes `10:20`.
 _LINE_RANGE: Final = re.compile(r"\s*([0-9]{1,9})(?:\s*[-:]\s*([0-9]{1,9}))?\s*")
 
@@ -185,11 +187,16 @@ def decode_path(path: bytes) -> str:
 
 
 def validate_workspace(path: str) -> str:
-    """Return the absolute path of a workspace. Raises BadPath unless it is an existing directory."""
+    """Return the absolute path of a workspace. Raises BadPath unless it is an existing directory of files."""
     directory = normalize_workspace(path)
     if not os.path.isdir(directory):  # noqa: PTH112 - unlike `Path.is_dir`, it raises no errors
         raise BadPath(
             f"{directory} is not a directory.", hint="Give the path of a directory in a git repository."
+        )
+    if SYSTEM_DIRECTORY.match(f"{os.path.realpath(directory)}/"):
+        raise BadPath(
+            f"{directory} is a directory of the system, whose changes cannot be watched.",
+            hint="Give the path of a directory in a git repository.",
         )
     return directory
 

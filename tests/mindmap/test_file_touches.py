@@ -430,10 +430,13 @@ def test_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert validate_workspace("~") == validate_workspace(f"{tmp_path}/") == str(tmp_path)
     (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("/dev")
     for path, message in (
         ("relative", "not an absolute path"),
         (f"{tmp_path}/none", "is not a directory"),
         (f"{tmp_path}/file", "is not a directory"),
+        ("/dev", "is a directory of the system"),
+        (f"{tmp_path}/link", "is a directory of the system"),
         ("a\0", "invalid characters"),
     ):
         with pytest.raises(LineageError, match=message):
