@@ -165,16 +165,16 @@ def print_show_answer(answer: ShowAnswer, console: Console) -> None:
     """Print the commit, then its files and the diff of one of them, or a file as it was."""
     from rich.text import Text
 
-    for row in _format_commit(answer.commit):
-        console.print(row)
+    # One call for all lines, which can be many: each would take 70 µs.
+    console.print(Text("\n").join(_format_commit(answer.commit)), soft_wrap=True)
     for line in answer.changelog:
         console.print(Text(f"changelog: {escape_line(line)}", style="dim"), no_wrap=True, overflow="ellipsis")
     if answer.changelog:
         console.print()
     for row in _format_files(answer):
         console.print(row, no_wrap=True, overflow="ellipsis")
-    for row in _format_diff_or_content(answer.diff, answer.content):
-        console.print(row, soft_wrap=True)
+    if rows := list(_format_diff_or_content(answer.diff, answer.content)):
+        console.print(Text("\n").join(rows), soft_wrap=True)
     if answer.limitation:
         console.print(Text(escape_line(answer.limitation), style="bold yellow"))
 
