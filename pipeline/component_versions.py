@@ -16,7 +16,7 @@ from stores.migrations import SCHEMA_VERSION
 
 CHUNKER_VERSION: Final = "1"
 PARSER_VERSION: Final = "1"  # of Rust, Python, Java and Kotlin
-JAVASCRIPT_PARSER_VERSION: Final = "3"  # of JavaScript and TypeScript
+JAVASCRIPT_PARSER_VERSION: Final = "4"  # of JavaScript and TypeScript
 SEMANTIC_TEXT_VERSION: Final = "1"
 WORDS_VERSION: Final = "1"  # of the splitting of texts into terms
 

@@ -5,6 +5,7 @@ A symbol query (`queries/*.scm`) finds the nodes of a syntax tree that define a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -53,6 +54,9 @@ KIND_BY_VALUE_TYPE: Final = {
     "generator_function": "function",
     "class": "class",
 }
+
+# Functions of JavaScript that define a property, with helpers of libraries such as `defineGetter`.
+PROPERTY_FUNCTION: Final = re.compile(r"__define[GS]etter__|define[A-Z]\w*")
 
 
 class Match(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from pipeline.file_classification import has_symbol_headers
 from pipeline.git.patches import parse_header_name
-from pipeline.syntax.grammars import Grammar, Match, Node, load_grammar_for_path
+from pipeline.syntax.grammars import PROPERTY_FUNCTION, Grammar, Match, Node, load_grammar_for_path
 from pipeline.syntax.trees import (
     ContentSource,
     DiffPart,
@@ -46,9 +46,6 @@ WRAPPER_NODES: Final = DECLARATION_NODES | {
 
 # Kinds of symbols that are functions. A `property`, such as a getter, is a function that a call in JavaScript defines.
 CALLABLE_KINDS: Final = frozenset({"function", "method", "property"})
-
-# Functions of JavaScript that define a property.
-PROPERTY_FUNCTIONS: Final = frozenset({"__defineGetter__", "__defineSetter__", "defineProperty"})
 
 # Confidence of a touched symbol: it has a changed line, or git's hunk header names it.
 EXACT_SPAN: Final = "ExactSpan"
@@ -343,7 +340,7 @@ def _get_kind(span: _DefinitionSpan, outer: Sequence[Definition], version: Versi
     A function in a class is a method. The value of a property is no symbol, nor is a local function in some grammars.
     """
     kind, callee = span.match.kind, span.match.second_name
-    if kind == "property" and callee and _get_text(callee, version.content) not in PROPERTY_FUNCTIONS:
+    if kind == "property" and callee and not PROPERTY_FUNCTION.fullmatch(_get_text(callee, version.content)):
         return None
     if not outer:
         return kind

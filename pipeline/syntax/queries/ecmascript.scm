@@ -73,24 +73,28 @@
   ]) @method
 (pair key: (_) @name value: (class)) @class
 
-; Named functions and classes, which are symbols if they are arguments: `defineGetter(req, "ip", function ip() {})`. A
-; pattern of the arguments would take a third more time for all patterns.
+; Named functions and classes, which are symbols if they are arguments: `app.use("/", function home() {})`. A pattern of
+; the arguments would take a third more time for all patterns.
 [
   (function_expression name: (_) @name)
   (generator_function name: (_) @name)
   (class name: (_) @name)
 ] @argument
 
-; `req.__defineGetter__("ip", function () {})` and `Object.defineProperty(req, "ip", { get() {} })`. @second is the called
-; function, which `pipeline.syntax.symbols` checks.
+; `req.__defineGetter__("ip", function () {})`, `Object.defineProperty(req, "ip", { get() {} })` and the like with another
+; function. @second is the called function, which `pipeline.syntax.symbols` checks.
 (call_expression
   function: (member_expression property: (_) @second)
   arguments: (arguments . (string) @name . [(arrow_function) (function_expression)])) @property
 (call_expression
-  function: (member_expression property: (_) @second)
+  function: [(member_expression property: (_) @second) (identifier) @second]
   arguments: (arguments
     . (_) . (string) @name
-    . (object [(method_definition) (pair value: [(arrow_function) (function_expression)])]))) @property
+    . [
+      (arrow_function)
+      (function_expression)
+      (object [(method_definition) (pair value: [(arrow_function) (function_expression)])])
+    ])) @property
 
 ; Decorators and comments before a definition belong to it.
 [(decorator) (comment)] @prefix

@@ -379,7 +379,8 @@ def test_named_functions_that_are_arguments(grammar: str) -> None:
         """,
     )
     assert symbols == [
-        "function protocol",
+        "property protocol",
+        "property fresh",
         "function BaseButton",
         "function work",
         "function first",
@@ -400,6 +401,12 @@ def test_properties_with_a_getter(grammar: str) -> None:
         Object.defineProperty(req, "host", { enumerable: true, get: function () {}, set(value) {} })
         Object.defineProperty(req, 'version', { value: 3 })
         Object.defineProperty(req, name, { value: function () {} })
+        defineGetter(req, 'fresh', function () {})
+        utils.defineLazy(req, 'stale', () => 1)
+        defineGetter(req, 'path', function path() {})
+        define(req, 'amd', function () {})
+        undefineGetter(req, 'gone', function () {})
+        defineGetter('key', name, function () {})
         app.component(req, 'name', { render() {} })
         router.get('path', function () {})
         """,
@@ -409,6 +416,9 @@ def test_properties_with_a_getter(grammar: str) -> None:
         "function auth.local",
         "property host",
         "method value",
+        "property fresh",
+        "property stale",
+        "property path",
         "method render",
     ]
 
