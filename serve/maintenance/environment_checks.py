@@ -8,6 +8,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -16,9 +17,9 @@ from typing import Any, Final
 from pipeline.encoders import base
 from pipeline.encoders.base import create_bundled_encoder
 from pipeline.encoders.cross_encoder import ChangeText, CrossEncoder
-from pipeline.git import git_cli
+from pipeline.git import commit_graph, git_cli
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.git_cli import GitNotFound
+from pipeline.git.git_cli import GitNotFound, UnreadableGitConfig
 from pipeline.git.repository import Repository
 from pipeline.options import EncoderName
 from serve import config
@@ -252,7 +253,9 @@ def check_repository(context: CheckContext) -> Iterator[CheckResult]:
             )
             return
         repository.read_commit(head)
-    except UnreadableObject as error:
+        with suppress(GitNotFound):  # another check reports it
+            commit_graph.list_settings(repository)
+    except (UnreadableObject, UnreadableGitConfig) as error:
         yield report_problem("repository", error.message, error.hint)
         return
     yield _check_completeness(repository)

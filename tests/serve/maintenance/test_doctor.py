@@ -78,7 +78,7 @@ def test_missing_or_old_git(repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 @pytest.mark.usefixtures("home")
 def test_unreadable_repositories(tmp_path: Path) -> None:
-    """A missing object, another object format and a repository without commits are reported."""
+    """A missing object, another object format, unreadable settings and a missing commit are reported."""
     repo = Repo.create(tmp_path / "damaged")
     sha = repo.commit_file("a.py", "a = 1\n")
     object_file = repo.path / ".git" / "objects" / sha[:2] / sha[2:]
@@ -87,6 +87,10 @@ def test_unreadable_repositories(tmp_path: Path) -> None:
     assert run_checks(repo.path)["repository"].verdict is PROBLEM
     other = Repo.create(tmp_path / "other", object_format="sha256")
     assert "SHA-256" in run_checks(other.path)["repository"].found
+    configured = Repo.create(tmp_path / "configured")
+    configured.commit_file("a.py", "a = 1\n")
+    configured.git("config", "include.path", f"%(prefix)/..{configured.path}/.git/config")
+    assert "maximum include depth" in run_checks(configured.path)["repository"].found
     empty = Repo.create(tmp_path / "empty")
     assert "no commits yet" in run_checks(empty.path)["repository"].found
 
