@@ -18,9 +18,7 @@ from stores.database import fetch_int
 
 @dataclass(frozen=True, slots=True)
 class ReachabilityDelta:
-    """Difference between the commits that the current HEAD reaches and those that the recorded HEAD reaches.
-
-    The recorded HEAD is that of the newest index run.
+    """Difference between the commits that the current HEAD and the recorded one (of the newest index run) reach.
 
     - `removed_commits`: commits that only the recorded HEAD reaches.
     - `added_commits`: commits that only the current HEAD reaches.
