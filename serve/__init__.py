@@ -18,7 +18,7 @@
 - `logs`: Log configuration (logfmt on stderr)
 - `maintenance`: `lineage doctor` and `lineage gc`: checks, and removal of unneeded data
 - `mcp`: MCP servers of lineage and mindmap
-- `process`: Termination signals and standard streams
+- `process`: Termination signals, standard streams and memory
 - `references`: References in commit messages: issues, pull requests, tickets, trailers
 - `related_types`: Request and answer of `find_related_files`, and their JSON
 - `repositories`: Names and paths of indexed repositories; access to their index, by SQL, and to git

@@ -1,12 +1,14 @@
-"""Signals and standard streams of a program.
+"""Signals, standard streams and memory of a program.
 
 - Signals: SIGTERM and SIGHUP raise KeyboardInterrupt, so that a command shuts down cleanly as on Ctrl-C.
 - Streams: `configure_streams` makes stdin, stdout and stderr UTF-8, and replaces closed ones by /dev/null. A failed
   write to stdout raises `OutputWriteError`.
+- Memory: the size of this process, and imports without garbage collection.
 """
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import select
@@ -16,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn, TextIO
 
@@ -118,6 +121,29 @@ def _hide_tracebacks(send_later: Callable[[], None]) -> None:
 
     sys.unraisablehook, threading.excepthook = retry_lost_interrupt, lambda _: None
     getLogger("concurrent.futures").disabled = True
+
+
+@contextmanager
+def pause_garbage_collection() -> Iterator[None]:
+    """Pause the search for reference cycles. It will also skip all objects that exist at the end of the context.
+
+    Use it for large imports: the search takes a tenth of their time, and finds nothing to delete.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def measure_resident_bytes() -> int | None:
+    """Return the resident memory of this process, or None if the system does not provide it."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def configure_streams() -> None:

@@ -38,17 +38,13 @@ def serve_command(
 
     `query`, `explain` and the MCP tools start it automatically.
     """
-    from serve import logs
-    from serve.daemon.process import DaemonPaths
     from serve.daemon.server import EXIT_AFTER_SECONDS, UNLOAD_AFTER_SECONDS, DaemonState, serve
 
-    settings = config.load_settings()
-    logs.configure(settings.log_level)
     state = DaemonState(
         unload_after=UNLOAD_AFTER_SECONDS if unload_after is None else unload_after,
         exit_after=EXIT_AFTER_SECONDS if leave_after is None else leave_after,
     )
-    serve(DaemonPaths(settings.home), state)
+    serve(state)
 
 
 @app.command("status")

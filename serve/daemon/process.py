@@ -50,7 +50,7 @@ PACKAGES: Final = ("serve", "pipeline", "stores", "mindmap")
 SOURCE_SUFFIXES: Final = (".py", ".sql", ".scm")
 _ROOT: Final = Path(__file__).resolve().parent.parent.parent
 
-# Starting Python and Tornado takes 0.3 s, and ten times as long on a busy machine.
+# Starting Python and Tornado takes 0.2 s, and ten times as long on a busy machine.
 START_TIMEOUT_SECONDS: Final = 20.0
 # A stopping daemon waits up to 30 s for its running requests.
 STOP_TIMEOUT_SECONDS: Final = 35.0
@@ -285,7 +285,7 @@ def _spawn_daemon(paths: DaemonPaths) -> None:
         log_offset = log.tell()
         child = subprocess.Popen(
             # With -P, a package named `serve` in the working directory is not imported.
-            [sys.executable, "-P", "-m", "serve.cli.app", "serve"],
+            [sys.executable, "-P", "-m", "serve.daemon.server"],
             cwd=paths.directory,
             env=config.build_daemon_environment(paths.home),
             stdin=subprocess.DEVNULL,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,9 +22,15 @@ from tornado.web import Application, RequestHandler
 
 from pipeline import interrupts
 from pipeline.workers import count_usable_cpus
-from serve import config, server_common
+from serve import config, logs, server_common
 from serve.daemon import process, protocol
 from serve.daemon.process import DaemonPaths, compute_build_id, compute_git_config_digest
+from serve.process import (
+    configure_streams,
+    handle_termination_signals,
+    measure_resident_bytes,
+    pause_garbage_collection,
+)
 from serve.server_common import CALLS_PER_CPU, CallQueue
 from stores import errors, locks
 from stores.errors import LineageError
@@ -123,15 +130,6 @@ class DaemonState:
     def should_unload(self) -> bool:
         """True once the daemon has been idle for `unload_after` seconds."""
         return bool(self.unload_after) and self.idle_seconds >= self.unload_after
-
-
-def measure_resident_bytes() -> int | None:
-    """Return the resident memory of this process, or None if the system does not provide it."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(slots=True)
@@ -303,7 +301,8 @@ class _McpHandler(_BaseHandler):
 
 
 def _import_mcp_sessions() -> ModuleType:
-    from serve.daemon import mcp_sessions
+    with pause_garbage_collection():
+        from serve.daemon import mcp_sessions
 
     return mcp_sessions
 
@@ -333,8 +332,24 @@ HANDLERS: Final[dict[str, Handler]] = {
 }
 
 
-def serve(paths: DaemonPaths, state: DaemonState) -> None:
+def main() -> None:
+    """Run the daemon that a client starts. Unlike `lineage serve`, this imports no command line, which takes 0.1 s."""
+    config.configure_libraries()
+    configure_streams()
+    try:
+        with suppress(KeyboardInterrupt), handle_termination_signals():
+            serve(DaemonState())
+    except Exception as error:
+        if (lineage_error := errors.to_lineage_error(error)) is None:
+            raise
+        sys.exit(f"error: {lineage_error}")
+
+
+def serve(state: DaemonState) -> None:
     """Run the daemon until it is idle for too long or asked to stop. Raise AlreadyRunning if there is one."""
+    settings = config.load_settings()
+    logs.configure(settings.log_level)
+    paths = DaemonPaths(settings.home)
     paths.create_directories()
     with _acquire_daemon_lock(paths):
         asyncio.run(_run_server(paths, state))
@@ -362,14 +377,10 @@ def _create_already_running_error(paths: DaemonPaths) -> AlreadyRunning:
 async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
     """Serve requests until the daemon has to end. Then wait for running calls, and end the sessions."""
     service = Service(paths, state)
-    call_routes = [
-        (target, _CallHandler, {"service": service, "handler": handler})
-        for target, handler in HANDLERS.items()
-    ]
     service_argument = {"service": service}
     application = Application(
         [
-            *call_routes,
+            *((path, _CallHandler, {"service": service, "handler": HANDLERS[path]}) for path in HANDLERS),
             ("/status", _StatusHandler, service_argument),
             (process.STOP_TARGET, _StopHandler, service_argument),
             (process.MCP_TARGET, _McpHandler, service_argument),
@@ -431,3 +442,7 @@ def _remove_socket(paths: DaemonPaths, socket_identity: tuple[int, int] | None) 
     """Delete the socket, unless another daemon has replaced it."""
     if server_common.read_file_identity(paths.socket) == socket_identity:
         paths.socket.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()

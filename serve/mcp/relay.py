@@ -301,7 +301,9 @@ def _get_id(fields: dict[str, Any], name: str = "id") -> int | str | None:
 
 def serve_in_process(server: RelayedServer) -> None:
     """Run the MCP server in this process. The server of lineage also has the options `--help` and `--version`."""
-    import_module(server.module).main()
+    with process.pause_garbage_collection():
+        module = import_module(server.module)
+    module.main()
 
 
 def serve_client(server: RelayedServer, settings: Settings) -> None:

@@ -20,7 +20,7 @@ from serve import config
 from serve.daemon import process
 from serve.daemon.process import MAX_SOCKET_PATH_BYTES, DaemonPaths, DaemonUnavailable
 from tests.repos import Repo
-from tests.serve.commands import run_captured
+from tests.serve.commands import HEAVY_PACKAGES, list_loaded_packages, run_captured
 from tests.serve.daemon.daemons import (
     REQUEST,
     ROOT,
@@ -251,7 +251,7 @@ def test_traceback_of_a_daemon_is_not_quoted(
     home: Path, repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the daemon ends with a traceback, the error has only the last line and the path of the log."""
-    (tmp_path / "typer.py").write_text("raise ValueError('broken')\n")
+    (tmp_path / "tornado.py").write_text("raise ValueError('broken')\n")
     monkeypatch.setattr(
         config,
         "build_daemon_environment",
@@ -261,6 +261,37 @@ def test_traceback_of_a_daemon_is_not_quoted(
         create_client(home).find(REQUEST, repo.path)
     assert caught.value.message == "The daemon did not start: ValueError: broken"
     assert str(DaemonPaths(home).log) in caught.value.hint
+
+
+def test_program_of_the_daemon_is_light() -> None:
+    """The program that a client starts imports no command line, database, model or MCP library before it listens."""
+    heavy = {"typer", *HEAVY_PACKAGES.split()} - {"tornado"}
+    assert not list_loaded_packages("import serve.daemon.server") & heavy
+
+
+def test_daemon_of_a_client_is_the_only_one(home: Path) -> None:
+    """The program that a client starts exits with an error for users if a daemon is running."""
+    process.start_daemon(DaemonPaths(home))
+    result = subprocess.run(
+        [sys.executable, "-m", "serve.daemon.server"],
+        env=build_environment(home),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"error: A daemon of {home} is already running (process ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_the_daemon_of_a_client(home: Path, number: signal.Signals) -> None:
+    """A termination signal ends a daemon that a client started without a traceback, and its socket is deleted."""
+    paths = DaemonPaths(home)
+    process.start_daemon(paths)
+    os.kill(read_daemon_pid(home), number)
+    process.wait_until_stopped(paths)
+    assert not paths.socket.exists()
+    assert "Traceback" not in paths.log.read_text(encoding="utf-8")
 
 
 def test_late_stop_spares_the_new_daemon(home: Path, repo: Repo) -> None:
