@@ -107,7 +107,7 @@ def split_sections(diff: str) -> list[str]:
 
 def parse_section_header(section: str) -> tuple[int, int, int, int]:
     """Return the first line and the number of lines of a section in the old file, then in the new file."""
-    return patches.parse_line_ranges(_get_first_line(section).encode("utf-8", "surrogatepass"))
+    return patches.parse_line_ranges(section.partition("\n")[0].encode("utf-8", "surrogatepass"))
 
 
 def parse_section_lines(section: str) -> Iterator[DiffLine]:
@@ -173,13 +173,17 @@ def truncate_line(line: str) -> str:
 
 
 def reduce_find_answer(answer: FindAnswer, detail: Detail, terms: Collection[str]) -> FindAnswer:
-    """Reduce the hits of a search to this level of detail. `terms`: words of the query; lines with them are kept."""
+    """Reduce the hits of a search to this level of detail. `terms`: words of the query; lines with them are kept.
+
+    Weak hits keep only the subject, unless all are weak.
+    """
     if detail is Detail.FULL:
         return answer
+    are_all_weak = all(hit.weak for hit in answer.hits)
     hits = tuple(
         replace(hit, commit_message=_remove_sign_offs(hit.commit_message))
         if number == 0 and detail is Detail.NORMAL
-        else _reduce_pattern_hit(hit, detail, terms)
+        else _reduce_pattern_hit(hit, detail, terms, has_only_subject=bool(hit.weak) and not are_all_weak)
         for number, hit in enumerate(answer.hits)
     )
     return replace(answer, hits=hits)
@@ -350,20 +354,19 @@ def _format_section_header(section: str, lines: Sequence[DiffLine]) -> str:
     old_count = sum(line.text[:1] in (" ", "-") for line in lines)
     new_count = sum(line.text[:1] in (" ", "+") for line in lines)
     old, new = lines[0].old_number - (not old_count), lines[0].new_number - (not new_count)
-    return f"@@ -{old},{old_count} +{new},{new_count} @@{_get_first_line(section).split('@@', 2)[2]}"
-
-
-def _get_first_line(section: str) -> str:
-    return section.partition("\n")[0]
+    heading = section.partition("\n")[0].split("@@", 2)[2]
+    return f"@@ -{old},{old_count} +{new},{new_count} @@{heading}"
 
 
 def _split_lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n")
 
 
-def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str]) -> PatternHit:
+def _reduce_pattern_hit(
+    hit: PatternHit, detail: Detail, terms: Collection[str], *, has_only_subject: bool
+) -> PatternHit:
     excerpt = None
-    if detail is Detail.NORMAL and hit.diff_excerpt is not None:
+    if detail is Detail.NORMAL and hit.diff_excerpt is not None and not has_only_subject:
         from pipeline.text import count_terms  # imported here, because explanations need no stemmer
 
         query_terms = frozenset(terms)
@@ -375,11 +378,11 @@ def _reduce_pattern_hit(hit: PatternHit, detail: Detail, terms: Collection[str])
     subject, sentence = get_subject(hit.commit_message), find_first_sentence(hit.commit_message)
     return replace(
         hit,
-        commit_message=f"{subject}\n\n{sentence}" if sentence else subject,
+        commit_message=f"{subject}\n\n{sentence}" if sentence and not has_only_subject else subject,
         diff_excerpt=excerpt,
         diff_truncated=hit.diff_truncated or excerpt != hit.diff_excerpt,
         related_head_symbols=(),
-        files=hit.files[:MAX_REDUCED_FILES],
+        files=() if has_only_subject else hit.files[:MAX_REDUCED_FILES],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -118,6 +119,10 @@ class PatternHit:
 
 # If a query profile does not change the search, its explanation ends with this text.
 DEFAULT_RETRIEVAL: Final = "default lanes and weights"
+# Starts of the last parts of an explanation, which are about the hints in the text.
+HINTS_LABEL: Final = "read from the query"
+ABSENT_LANGUAGES_LABEL: Final = "no file of the history is in"
+_HINTS: Final = re.compile(rf"(?:{HINTS_LABEL}|{ABSENT_LANGUAGES_LABEL}): .*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,12 @@ class QueryProfile:
     def changes_search(self) -> bool:
         """True if the intent or the hints changed the search."""
         return not self.explanation.endswith(DEFAULT_RETRIEVAL)
+
+    @property
+    def hints(self) -> str:
+        """End of the explanation, about the hints in the text: filters, names and languages; empty without any."""
+        match = _HINTS.search(self.explanation)
+        return match.group() if match else ""
 
 
 # Profile of a query without cue words or hints.

@@ -68,7 +68,7 @@ class ShowResult(BaseModel):
 
 
 def format_find_answer(answer: FindAnswer, places: Mapping[str, str] | None = None) -> str:
-    """Return the text of an answer of `find_pattern`: the hits, then the query profile and the hint.
+    """Return the text of an answer of `find_pattern`: the hits, what was read from the query, and the hint.
 
     `places`: sha of each hit whose patch the text above shows already -> place of that patch, such as `query 1, hit 2`.
     """
@@ -77,9 +77,8 @@ def format_find_answer(answer: FindAnswer, places: Mapping[str, str] | None = No
         for number, hit in enumerate(answer.hits, 1)
         for line in _format_pattern_hit(number, hit, (places or {}).get(hit.commit_sha))
     ]
-    profile = answer.meta.query_profile
-    if profile.changes_search:
-        lines.append(f"Query profile: {profile.name} ({escape_line(profile.explanation)})")
+    if hints := answer.meta.query_profile.hints:
+        lines.append(f"Query profile: {escape_line(hints)}")
     return "\n".join([*(lines or ["No commits found."]), *_format_note(answer.meta.hint)])
 
 
@@ -259,7 +258,7 @@ def _describe_commit(commit: CommitDetails, *, is_short: bool, has_body: bool) -
     else:
         parents = ", ".join(sha[:SHORT_SHA_DIGITS] for sha in commit.parents) or "none"
         head = f"{commit.commit_sha} {date} {author} <{escape_line(commit.author_email)}>; parents: {parents}"
-    evidence = _describe_evidence(commit, commit.commit_message)
+    evidence = _describe_evidence(commit, commit.commit_message if has_body else subject)
     return [f"{head}{evidence}", *_quote([subject, *body] if has_body else [subject])]
 
 
@@ -350,7 +349,7 @@ def _describe_files(hit: PatternHit) -> str:
     for file in hit.files:
         change_kind = f" {hit.change_kind}" if file.path == hit.file_path else ""
         names.append(f"{escape_line(file.path)}{change_kind}{_format_line_counts(file.added, file.removed)}")
-    if count := hit.file_count - len(hit.files):
+    if names and (count := hit.file_count - len(hit.files)):
         names.append(format_more_files(count))
     # The prefix keeps a name such as `Note: ...` from looking like a note of this program.
     return f"files: {'; '.join(names)}" if names else ""

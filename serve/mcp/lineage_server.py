@@ -81,7 +81,8 @@ OptionalTokens: TypeAlias = Annotated[int, Field(ge=1)] | tools.HiddenNull
 # Maximum number of files and lines that `search_changes` returns of a commit; `show_commit` returns all.
 MAX_FILES: Final = 3
 MAX_LINES: Final = 4
-# Maximum number of commits that `search_changes` returns.
+# Default and maximum number of commits that `search_changes` returns for each pattern.
+DEFAULT_COMMITS: Final = 5
 MAX_COMMITS: Final = 100
 # Default length of an answer of `show_commit`: a diff of about 100 lines.
 DEFAULT_SHOW_TOKENS: Final = 2_000
@@ -187,7 +188,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         author: OptionalText = None,
         range: OptionalText = None,  # noqa: A002
         oldest: bool = False,
-        limit: Annotated[int, Field(ge=1)] = 10,
+        limit: Annotated[int, Field(ge=1)] = DEFAULT_COMMITS,
         repository: OptionalText = None,
         *,
         context: Context[Any, Any],
@@ -212,7 +213,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         def search_all(patterns: list[str]) -> CallToolResult:
             search = partial(_search_changes, set(), request, resolved_path, home)
             items = ({"pattern": text} for text in patterns)
-            return answer_items(items, len(patterns), limit, 1, search)
+            return answer_items(items, len(patterns), limit * len(patterns), 1, search)
 
         result = search_all(tools.to_list(pattern))
         # A text without hits may be a list of patterns in JSON.
@@ -299,7 +300,7 @@ def main() -> None:
 def _search_changes(
     noted: set[str | None], request: ChangeSearchRequest, path: Path, home: Path, item: Mapping[str, str]
 ) -> ItemAnswer:
-    """Search for one pattern; see `answer_items`, whose budget is the number of commits.
+    """Search for one pattern; see `answer_items`, whose budget is enough for the commits of all patterns.
 
     `noted`: notes in the texts of earlier items, which later ones omit.
     """
@@ -309,20 +310,15 @@ def _search_changes(
     answer = search_changes(replace(request, pattern=item["pattern"]), path, home)
     answer = answer.rewrite_commands(add_path_to_commands)
 
-    def shorten(limit: int) -> ShortenedAnswer:
-        hits, meta = answer.hits[:limit], answer.meta
-        last = meta.search.last
-        if last is None and len(hits) < len(answer.hits):
-            last = replace(answer.hits[-1], files=())
-        search = replace(meta.search, shown=len(hits), last=last)
-        content = build_content(replace(answer, hits=hits, meta=replace(meta, search=search)).to_json_dict())
+    def format_answer(share: int) -> ShortenedAnswer:
+        meta, search = answer.meta, answer.meta.search
         hint, limitation = (None if note in noted else note for note in (meta.hint, search.limitation))
         noted.update((hint, limitation))
         meta = replace(meta, hint=hint, search=replace(search, limitation=limitation))
-        text = format_search_answer(replace(answer, hits=hits, meta=meta))
-        return ShortenedAnswer(text, content, len(hits))
+        text = format_search_answer(replace(answer, meta=meta))
+        return ShortenedAnswer(text, build_content(answer.to_json_dict()), share)
 
-    return ItemAnswer(len(answer.hits), shorten)
+    return ItemAnswer(len(answer.hits), format_answer)
 
 
 def _show_commit(

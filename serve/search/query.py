@@ -24,7 +24,13 @@ from pipeline.file_classification import FileRole
 from pipeline.text import count_terms
 from serve.api_types import clamp_limit
 from serve.errors import BadRequest
-from serve.find_types import DEFAULT_RETRIEVAL, FindRequest, QueryProfile
+from serve.find_types import (
+    ABSENT_LANGUAGES_LABEL,
+    DEFAULT_RETRIEVAL,
+    HINTS_LABEL,
+    FindRequest,
+    QueryProfile,
+)
 from serve.search.query_hints import (
     EMPTY_CONTEXT,
     LANGUAGES,
@@ -185,9 +191,9 @@ def _describe_profile(
     if classification.modifier:
         explanation += f"; {classification.modifier.value}"
     if description := "; ".join(f"{name}: {value}" for name, value in applied_hints.items() if value):
-        explanation += f"; read from the query: {description}"
+        explanation += f"; {HINTS_LABEL}: {description}"
     if hints.absent_languages:
-        explanation += f"; no file of the history is in: {', '.join(hints.absent_languages)}"
+        explanation += f"; {ABSENT_LANGUAGES_LABEL}: {', '.join(hints.absent_languages)}"
     return QueryProfile(classification.intent.value, explanation)
 
 

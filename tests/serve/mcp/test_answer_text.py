@@ -157,12 +157,15 @@ def test_find_answer_with_notes() -> None:
         PATTERN_HIT, weak=True, repository="web", author_date="2023-12-24T10:00:00Z", diff_excerpt=None
     )
     answer = build_find_answer(hit, hint="The index is behind.")
-    profile = QueryProfile("BugFixPrecedent", "cue words fix")
+    profile = QueryProfile(
+        "BugFixPrecedent", "cue words fix; read from the query: language: rust; since: 2020"
+    )
     text = format_find_answer(replace(answer, meta=replace(answer.meta, query_profile=profile)))
     assert "1. web: 6f1ed002ab 2023-12-24 (committed 2024-02-01) Retry uploads (weak, 0.88)\n" in text
-    assert text.endswith("\nQuery profile: BugFixPrecedent (cue words fix)\nNote: The index is behind.")
-    default = QueryProfile("ImplementationPattern", "cue words add; default lanes and weights")
-    text = format_find_answer(replace(answer, meta=replace(answer.meta, query_profile=default)))
+    hints = "read from the query: language: rust; since: 2020"
+    assert text.endswith(f"\nQuery profile: {hints}\nNote: The index is behind.")
+    without_hints = QueryProfile("BugFixPrecedent", "cue words fix; recent commits weigh more")
+    text = format_find_answer(replace(answer, meta=replace(answer.meta, query_profile=without_hints)))
     assert "Query profile" not in text
     assert format_find_answer(build_find_answer()) == "No commits found."
 
@@ -270,6 +273,17 @@ def test_normal_detail_of_a_search() -> None:
     assert reduce_find_answer(answer, Detail.FULL, ()) == answer
     compact = reduce_find_answer(answer, Detail.COMPACT, ())
     assert {(hit.diff_excerpt, hit.commit_message) for hit in compact.hits} == {(None, short)}
+
+
+def test_weak_hits_are_short() -> None:
+    """Beside others, a weak hit has only its subject, without files; if all are weak, they are reduced like others."""
+    weak = replace(PATTERN_HIT, weak=True, combined_score=0.01)
+    _, hit = reduce_find_answer(build_find_answer(PATTERN_HIT, weak), Detail.NORMAL, {"retri"}).hits
+    assert (hit.commit_message, hit.files, hit.diff_excerpt) == ("Retry uploads", (), None)
+    text = format_find_answer(build_find_answer(PATTERN_HIT, hit))
+    assert text.endswith("\n2. 6f1ed002ab 2024-02-01 Retry uploads (weak, 0.01)")
+    _, hit = reduce_find_answer(build_find_answer(weak, weak), Detail.NORMAL, {"retri"}).hits
+    assert hit.files and hit.diff_excerpt
 
 
 def test_sign_offs() -> None:
@@ -409,6 +423,9 @@ def test_short_commit() -> None:
     assert format_show_answer(answer, is_short=True) == (
         "6f1ed002ab 2024-02-01 Ada\n> Fix\nfile: 0.py -2\n```diff\n@@ -1,2 +1 @@\n-b\n```"
     )
+    commit = replace(commit, commit_message="Fix\n\nCloses #12", references=(Reference("issue", "#12"),))
+    text = format_show_answer(replace(answer, commit=commit), is_short=True)
+    assert text.startswith("6f1ed002ab 2024-02-01 Ada · #12\n> Fix\n")  # the body, which has it, is not shown
 
 
 def test_answer_about_one_line() -> None:
