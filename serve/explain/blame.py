@@ -35,15 +35,15 @@ logger = logging.getLogger(__name__)
 IGNORE_REVS_FILE: Final = ".git-blame-ignore-revs"
 IGNORE_REVS_SETTING: Final = "blame.ignorerevsfile"
 INCLUDE_SETTING: Final = re.compile(r"include\.path|includeif\..*\.path", re.DOTALL)
-# Maximum number of line ranges in a sentence. More ranges mean a rewrite of the file: the first ones show that.
+# Maximum number of line ranges in a sentence. More ranges mean that the file was rewritten, so the first ones suffice.
 MAX_LINE_RANGES: Final = 6
 # Option that disables the setting `blame.ignoreRevsFile`.
 NO_IGNORE_FILE: Final = "--ignore-revs-file="
-# Minimum similarity of a line and its origin. Below it, git guessed the origin because it skipped an ignored commit.
+# Minimum similarity of a line and its origin. git guessed a less similar origin, because it skipped an ignored commit.
 MIN_ORIGIN_SIMILARITY: Final = 0.5
 FULL_SHA: Final = re.compile(rb"[0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?")
 
-# Header of a blamed line: commit, line number in that commit, line number in the blamed file, size of its group.
+# Header of a blamed line: commit, line number there, line number in the blamed file, in a group's first line its size.
 LINE_HEADER: Final = re.compile(rb"([0-9a-f]{40,64}) (\d+) (\d+)(?: \d+)?")
 ZERO_SHA: Final = re.compile(r"0+")
 # Escapes in a C-quoted path.
@@ -120,8 +120,8 @@ def _is_unusable(path: Path) -> bool:
 def _list_usable_settings(repository: Repository) -> tuple[tuple[str, str], ...]:
     """Return the git configuration without `blame.ignoreRevsFile` settings that name unusable files.
 
-    Include settings are left out too: the list has the settings of included files, and git rejects a relative include
-    in the environment.
+    Include settings are left out too, because the list already has the settings of included files, and because git
+    rejects a relative include in the environment.
     """
     return tuple(
         (name, value)
@@ -160,7 +160,7 @@ class LineOrigin:
 
 @dataclass(frozen=True, slots=True)
 class BlamedLine:
-    """Line with its origin. `number`: in the blamed file. `original_number`: in the file of the origin."""
+    """Line with its origin. `number`: line number in the blamed file. `original_number`: line number in the origin."""
 
     number: int
     original_number: int
@@ -189,13 +189,13 @@ class BlameFailed:
 
 @dataclass(frozen=True, slots=True)
 class RunningBlame:
-    """Running `git blame` of a target. `start_without_index`: runs it without git's index file; None for a revision."""
+    """Running `git blame`. `start_without_index`: starts it without git's index file; None to blame a revision."""
 
     process: GitProcess
     start_without_index: Callable[[], AbstractContextManager[GitProcess]] | None
 
     def read(self, timeout_seconds: float | None = None) -> BlameResult | BlameFailed:
-        """Wait for git and return its result. If it failed, as with a damaged index file, run it without the index.
+        """Wait for git and return its result. If git failed, as with a damaged index file, run it without that file.
 
         `timeout_seconds`: as in `read_blame`. Raises GitTimeout.
         """
@@ -290,7 +290,7 @@ class RevisionBlamer:
         return start_revision_blame(self.git, revision, path, numbers, BlameIgnoreRevs(), options)
 
     def blame_without_guesses(self, revision: str, path: bytes, numbers: Collection[int]) -> BlameResult:
-        """Blame lines as `blame`, but without skipping commits for lines whose origin git guessed."""
+        """Blame lines as `blame` does, but lines whose origin git guessed without skipping commits."""
         result = self.blame(revision, path, numbers)
         if not self.ignore_revs.has_commits:
             return result
@@ -345,7 +345,7 @@ def _merge_ranges(numbers: Collection[int]) -> list[tuple[int, int]]:
 
 
 def read_blame(blame_process: GitProcess, timeout_seconds: float | None = None) -> BlameResult | BlameFailed:
-    """Wait for git and return its result. Raises GitTimeout: git can take exponential time to match attributes.
+    """Wait for git and return its result. Raises GitTimeout, because matching attributes can take exponential time.
 
     `timeout_seconds`: None for RUN_TIMEOUT_SECONDS.
     """
@@ -359,7 +359,7 @@ def read_blame(blame_process: GitProcess, timeout_seconds: float | None = None) 
 def parse_porcelain(porcelain: bytes) -> BlameResult:
     """Parse the output of `git blame --porcelain`.
 
-    git prints the details of a commit only with the first of its lines, and a path whenever it changes.
+    git prints the details of a commit only with the first of its lines, and the path again whenever it changes.
     """
     lines: list[BlamedLine] = []
     commit_times: dict[str, int] = {}
@@ -418,8 +418,8 @@ def describe_line_limitations(lines: Sequence[BlamedLine], repository: Repositor
     boundary_lines = [line.number for line in lines if line.origin.commit_sha in repository.shallow_boundary]
     if boundary_lines:
         yield (
-            f"The history of this shallow clone ends: {_format_lines(boundary_lines).lower()} shown at its oldest "
-            "commit and may be older. `git fetch --unshallow` gets the rest."
+            f"{_format_lines(boundary_lines)} attributed to the oldest commit of this shallow clone, but may be "
+            "older. Run `git fetch --unshallow` to get the missing history."
         )
 
 
@@ -438,7 +438,7 @@ def describe_file_limitations(
         name.rpartition(".")[0] == f"filter.{driver}" for name in git.filter_settings
     ):
         yield (
-            f"git's filter {driver!r} was not run on this file: lines that it changes count as not committed."
+            f"git's filter {driver!r} was not run on this file, so lines that it changes count as not committed."
         )
 
 

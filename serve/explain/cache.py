@@ -24,7 +24,7 @@ from serve.explain_types import ExplainRequest
 from stores.connections import ReaderPools
 from stores.index_location import IndexLocation
 
-# An answer takes about 10 KB, but one about a large file contains all its lines, so the bytes are limited as well.
+# An answer takes about 10 KB, but an answer about a large file has all its lines, so the bytes are limited as well.
 MAX_ENTRIES: Final = 128
 MAX_BYTES: Final = 32 << 20
 # git's index file ends with a SHA-1 digest of its content.
@@ -64,8 +64,8 @@ class BoundedCache(Generic[Value]):
 class ExplainContext:
     """A request with the state of the repository, file and index when the answer is computed.
 
-    `head`: sha of HEAD; None without commits. `location`: None without an index. `histories`: cache of the histories of
-    repositories without an index. `reader_pools`: open indexes.
+    `head`: sha of HEAD; None without commits. `location`: files of the index; None without an index. `histories`: cache
+    of the histories of repositories without an index. `reader_pools`: open indexes.
     """
 
     request: ExplainRequest
@@ -127,7 +127,7 @@ class ExplainContext:
 
 
 def refuse_blocked_target(repository: Repository, target: Target, ignore_revs: BlameIgnoreRevs) -> Target:
-    """Return the target. If git would wait forever to read a file (a pipe), return a note without content."""
+    """Return the target; without content and with a note, if git would wait forever to read a file, such as a pipe."""
     if target.content is None:
         return target
     files = (*_list_dependency_files(repository, target), *ignore_revs.configured_files)

@@ -1,4 +1,8 @@
-"""Lines that a commit removes and adds, and the rules that decide whether a removed line was moved elsewhere."""
+"""Lines that a commit removes and adds, and the rules that decide whether a removed line was moved elsewhere.
+
+The score of two lines is their similarity. Their context score is the similarity of the lines around them. Both are
+from 0 to 1.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +33,15 @@ from serve.explain.line_similarity import (
 
 Item = TypeVar("Item")
 
-# Minimum similarity of a moved line, and the lower minimum if the context score is at least MOVE_CONTEXT_SCORE.
+# Minimum score of a moved line.
 MIN_MOVE_SCORE: Final = 0.8
+# Lower minimum score of a moved line whose context score is at least MOVE_CONTEXT_SCORE.
 MIN_MOVE_SCORE_IN_CONTEXT: Final = 0.6
 MOVE_CONTEXT_SCORE: Final = 0.6
 # Minimum context score of a move between files.
 FILE_CONTEXT_SCORE: Final = 0.25
-# Minimum context score of a doubtful move: from a test, example or document into source code, to a file with another
-# suffix, of a line that the commit removes from several files, or of a restored line whose file had another name.
+# Minimum context score of a doubtful move: into source code from a test, example or document; to a file with another
+# suffix; of a line that the commit removes from several files; of a restored line whose file had another name.
 DOUBTFUL_MOVE_CONTEXT_SCORE: Final = 0.5
 # Minimum weight of a line that moves within a file with a context score below FILE_CONTEXT_SCORE: short lines recur by
 # chance.
@@ -45,26 +50,27 @@ MIN_WEIGHT_WITHOUT_CONTEXT: Final = 2.0
 MOVE_ADVANTAGE: Final = 0.1
 # Maximum number of lines with the same text or word that are compared with a line. More frequent words are skipped.
 MAX_CANDIDATES: Final = 40
-# Number of the rarest words of a line by which similar removed lines are looked up: similar lines share most words.
+# Similar lines are looked up by this many of the rarest words of a line, because similar lines share most words.
 MAX_SEARCH_WORDS: Final = 3
 # Maximum number of lines of a block that are compared with a line even if they share no rare word with it: 400 take
 # 0.4 s.
 MAX_BLOCK_LINES: Final = 400
 # Roles of files from which lines seldom move into source code: tests, examples and documentation.
 NON_CODE_ROLES: Final = ("tests", "prose")
-# Limits of the search for moved lines: files and changed lines of a commit.
+# Maximum number of a commit's files that are searched for moved lines, and of the changed lines in these files.
 MAX_MOVE_FILES: Final = 200
 MAX_MOVE_LINES: Final = 50_000
-# Minimum total length of the words of a restored line, and minimum number of words: short lines recur by chance.
-MIN_RESTORED_CHARACTERS: Final = 20
+# A restored line has at least this many words, which together have at least this many characters, because short lines
+# recur by chance.
 MIN_RESTORED_WORDS: Final = 3
+MIN_RESTORED_CHARACTERS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class UnsourcedLine:
     """Line for which no source was found in the parents of its commit.
 
-    `path`, `number`, `text`: the line in this commit. `queried_text`: the line of the request that came from it.
+    `path`, `number`, `text`: the line in this commit. `queried_text`: line of the request that came from it.
     `date`: committer time in seconds since the epoch.
     """
 
@@ -105,7 +111,7 @@ class WordIndex(Generic[Item]):
 
     def __init__(self, items: Iterable[tuple[str, Item]]) -> None:
         """Add items, each with the text of its line."""
-        # `casefold` works character by character: a line with a word has the folded word in its folded text.
+        # `casefold` works character by character, so the folded text of a line with a word has the folded word.
         self._lines = [(text.casefold(), text, item) for text, item in items]
         self._words: dict[int, frozenset[str]] = {}  # by the position of a line, once extracted
         self._items_by_word: dict[str, list[Item]] = {}
@@ -118,7 +124,7 @@ class WordIndex(Generic[Item]):
         yield from dict.fromkeys(chain.from_iterable(found))
 
     def _find(self, word: str) -> list[Item]:
-        """Return up to `MAX_CANDIDATES` + 1 items whose lines have the word; the extra one marks it as common."""
+        """Return up to MAX_CANDIDATES + 1 items whose lines have the word. With the extra item, the word is common."""
         if word not in self._items_by_word:
             # Extracting the words of a line takes a hundred times as long as searching it for a text.
             folded_word = word.casefold()
@@ -140,8 +146,9 @@ class WordIndex(Generic[Item]):
 class ChangedLine:
     """Line that a commit removes or adds.
 
-    `path`: file of the line; for a removed line, in the parent. `lines`: all lines of this file. `number`: position of
-    the line in them, from 1. `file` and `block`: numbers of the file and of the block in the diff of the commit.
+    `path`: path of the file; for a removed line, its path in the parent. `lines`: all lines of this file. `number`:
+    position of the line among them, from 1. `file` and `block`: numbers of the file and of the block in the diff of the
+    commit.
     """
 
     path: bytes
@@ -163,7 +170,7 @@ class ChangedLine:
 
 @dataclass(frozen=True, eq=False)
 class ChangedLines:
-    """Lines that a commit removes from one parent, and those that it adds.
+    """Lines that a commit removes and adds, compared with one parent.
 
     `is_complete`: False if files were left out because of a limit.
     """
@@ -185,7 +192,7 @@ class ChangedLines:
 
     @cached_property
     def _removed_by_word(self) -> WordIndex[ChangedLine]:
-        """Removed lines whose text the commit does not add again. The others were moved, not edited."""
+        """Removed lines whose text the commit does not add again. A line that is added again was moved, not edited."""
         keys = self._removed_by_key.keys() & self._added_by_key.keys()
         added_again = set(chain.from_iterable(self._removed_by_key[key] for key in keys))
         return WordIndex((line.text, line) for line in self.removed if line not in added_again)
@@ -234,10 +241,10 @@ class ChangedLines:
         score: float,
         context_score: float,
     ) -> bool:
-        """Check whether a removed line was moved: whether it is the source of a line outside its block.
+        """Check whether a removed line was moved and became a line outside its block, here called the moved line.
 
-        `features`: those of the moved line. `path`, `old_path`: its file in the commit and in the parent. `score`,
-        `context_score`: similarity of both lines, and of the lines around them.
+        `features`: features of the moved line. `path`, `old_path`: path of the moved line's file in the commit and in
+        the parent. `score`, `context_score`: scores of the removed and the moved line.
         """
         if self._shares_unique_literal(features, removed):
             return True
@@ -250,7 +257,7 @@ class ChangedLines:
     def _is_move_between_files(
         self, removed: ChangedLine, path: bytes, score: float, context_score: float
     ) -> bool:
-        """Check whether a removed line of another file is the source of a line, as `is_source`."""
+        """Check whether a removed line became a line of another file. The arguments are those of `is_source`."""
         has_same_suffix = get_suffix(path) == get_suffix(removed.path)
         if score < MIN_MOVE_SCORE and (context_score < MOVE_CONTEXT_SCORE or not has_same_suffix):
             return False
@@ -277,11 +284,11 @@ class ChangedLines:
         return self._best_context_scores[removed]
 
     def has_better_successor(self, removed: ChangedLine, path: bytes, number: int, similarity: float) -> bool:
-        """Check whether an added line of a removed line's file continues it better than the line `number` of `path`.
+        """Check whether the file of a removed line has an added line that continues it better than a given line.
 
-        `similarity`: that of the removed line and the line `number`. Most lines stay where they were, so an added line
-        of the same block is better even if it is less similar by up to MOVE_ADVANTAGE. Any other line is better only if
-        it is more similar by RIVAL_ADVANTAGE.
+        `path`, `number`: the given line. `similarity`: similarity of the removed and the given line. Most lines stay
+        where they were, so an added line of the removed line's block is better even if it is less similar by up to
+        MOVE_ADVANTAGE. Any other line is better only if it is more similar by RIVAL_ADVANTAGE.
         """
         if similarity == 1:
             return False
@@ -296,7 +303,7 @@ class ChangedLines:
         )
 
     def _find_successors(self, removed: ChangedLine) -> list[ChangedLine]:
-        """Return the added lines of the block of a removed line, and those of its file that share a rare word."""
+        """Return the added lines of a removed line's block, and the added lines of its file that share a rare word."""
         file = removed.file
         if file not in self._added_by_word:
             self._added_by_word[file] = WordIndex(

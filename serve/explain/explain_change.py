@@ -1,7 +1,7 @@
 """Explanation of lines by the commits that wrote them: `explain_change`.
 
 An explanation finds the file, runs `git blame`, sorts the commits with the newest first, builds a hit with a diff
-excerpt for each, adds related commits and coverage from the index, and builds the answer.
+excerpt for each commit, adds related commits and coverage from the index, and builds the answer.
 """
 
 from __future__ import annotations
@@ -361,7 +361,7 @@ def select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
     sorted_numbers = sorted(numbers)
     distances = [_measure_distance(section, sorted_numbers) for section in sections]
     selected = [section for section, distance in zip(sections, distances, strict=True) if distance == 0]
-    # Blame and diff can differ about equal lines around an added block, or if blame skipped a commit.
+    # A diff may not show blamed lines: equal lines around an added block, or lines of a commit that blame skipped.
     if not selected:
         nearest = sections[distances.index(min(distances))]
         selected = [nearest]

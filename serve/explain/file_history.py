@@ -1,4 +1,4 @@
-"""Data that the index adds to an explanation: indexed and related commits; sentences about what it lacks.
+"""Data that the index adds to an explanation: indexed and related commits; sentences about what the index lacks.
 
 Related commits are the neighbours of a hit in the history of the file.
 """
@@ -29,10 +29,10 @@ from stores.index_location import IndexLocation
 from stores.locks import IndexBusy
 from stores.migrations import NewerSchema
 
-# Maximum number of related commits before each hit in the file's history, and after it.
+# This many commits before each hit in the file's history are related commits, and as many after it.
 MAX_RELATED_DISTANCE: Final = 2
-# Enough for one batch of an index run (60 ms), or for a copy of an index that a suspended process holds. Blame works
-# without an index, so a reader does not wait for a rebuild.
+# Maximum wait for the index: enough for a batch of an index run (60 ms), or to copy an index that a suspended process
+# holds. A reader does not wait for a rebuild, because blame works without an index.
 LOCK_WAIT_SECONDS: Final = 2 * COPY_AFTER_SECONDS
 
 
@@ -171,7 +171,7 @@ def _open_reader(
 def _create_reader_without_index(
     repository: Repository, git: GitProgram, histories: BoundedCache[bytes], error: str
 ) -> FileHistoryReader:
-    """Return a reader without an index. Its status is behind by all commits of HEAD."""
+    """Return a reader without an index. Its status counts all commits of HEAD as commits that the index lacks."""
     head = repository.read_head()
     if head is None:
         return FileHistoryReader(IndexStatus(), error=error)
@@ -195,7 +195,10 @@ def _format_error(error: LineageError | OSError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Numbers of blamed lines: all; those whose commit can be indexed; those whose commit is indexed."""
+    """Numbers of blamed lines.
+
+    `lines`: all lines. `indexable`: lines whose commit can be indexed. `indexed`: lines whose commit is in the index.
+    """
 
     lines: int
     indexable: int
@@ -213,7 +216,7 @@ def measure_coverage(
     repository: Repository,
     enrichment: Enrichment,
 ) -> Coverage:
-    """Count the blamed lines. The oldest commits of a shallow clone cannot be indexed."""
+    """Count the blamed lines. Lines of a shallow clone's oldest commits are not indexable."""
     counts = {sha: len(commit_lines) for sha, commit_lines in lines_by_commit.items()}
     return Coverage(
         lines=len(lines),
@@ -223,7 +226,7 @@ def measure_coverage(
 
 
 def build_related_commit(commit: FileCommit) -> RelatedCommit:
-    """Convert a related commit from the index's type to the answer's."""
+    """Convert a related commit from the type of the index to the type of the answer."""
     return RelatedCommit(
         commit_sha=commit.commit_sha,
         commit_message=commit.commit_message,

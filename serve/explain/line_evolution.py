@@ -1,10 +1,10 @@
 """Evolution of lines: the earlier commits that shaped them, back to the one that introduced them.
 
-The search for a line starts at its hit, the commit that blame names. `line_sources` finds the parent's line from which
-it came (its source), and `git blame` finds the commit that wrote the source. This repeats until a line has no source.
+The search for a line starts at its hit, the commit that blame names. `line_sources` finds its source: the line of the
+parent that became it. `git blame` finds the commit that wrote the source. This repeats until a line has no source.
 
-A version is a file of one commit. A queried line is a line of the request. A step is a change of lines by one of these
-commits. A lead is a guess: a possible earlier commit, found by a literal or name, or by a replaced line.
+A version is a file of one commit. A queried line is a line of the request. A step is a change of lines by a commit. A
+lead is a guess: a possible earlier commit, found by a literal or name, or by a replaced line.
 """
 
 from __future__ import annotations
@@ -35,12 +35,11 @@ from serve.explain_types import EvolutionLead, EvolutionStep, StepName
 
 # Maximum number of queried lines: enough for a function or a class.
 MAX_LINES: Final = 120
-# Limits of the work: commits that are compared with their parents, and time.
+# Maximum number of commits that are compared with their parents.
 MAX_COMMITS: Final = 60
-MAX_SECONDS: Final = 1.5
+MAX_SECONDS: Final = 1.5  # for the search for earlier commits
 # Maximum number of steps: more do not fit on a screen. Steps that introduced lines are preferred.
 MAX_STEPS: Final = 20
-# Maximum number of leads.
 MAX_LEADS: Final = 6
 # Maximum length of the message of a step or lead, because an answer can have many of them.
 MAX_MESSAGE_CHARACTERS: Final = 400
@@ -59,8 +58,8 @@ COMMENT: Final = re.compile(
 class _QueriedLines:
     """Numbers of the queried lines that come from one line of a version.
 
-    `numbers`: all of them. `inexact`: those that came from the line by at least one inferred step. `at_hit`: those
-    whose hit is the commit of this version.
+    `numbers`: all of them. `inexact`: queried lines with at least one inferred step between them and that line.
+    `at_hit`: queried lines whose hit is the commit of this version.
     """
 
     numbers: set[int] = field(default_factory=set)
@@ -74,7 +73,7 @@ class _QueriedLines:
         self.at_hit |= other.at_hit
 
 
-# Lines to blame next: for each commit and path, the queried lines that come from each line number.
+# Lines to blame next, by commit and path: for each line number, the queried lines that come from the line.
 _LinesByFile: TypeAlias = defaultdict[tuple[str, bytes], dict[int, _QueriedLines]]
 
 
@@ -134,9 +133,10 @@ class LineTracer:
     """Tracer of lines through the history. It processes the newest version first, each version once for all lines.
 
     `searcher`: searcher of the index; None without an index. `queried_texts`: text of each queried line, by number.
-    `limitations`: sentences about what may be missing. `_unsearched`, `_introductions`: lines without a source, before
-    and after the search for an earlier removal. `_pending`: lines to process of each version, by number. `_queue`: heap
-    of these versions. `_finders`: by commit. `_leads`: each lead with the numbers of its queried lines, by commit.
+    `limitations`: sentences about what may be missing. `_unsearched`: lines without a source, before the search for an
+    earlier removal. `_introductions`: lines without a source or an earlier removal. `_pending`: lines to process
+    of each version, by number. `_queue`: heap of these versions. `_finders`: source finders by commit. `_leads`: for
+    each commit, its lead and the numbers of the queried lines that may come from it.
     """
 
     blamer: RevisionBlamer
@@ -206,7 +206,7 @@ class LineTracer:
         self._try(partial(self._enqueue_sources, sources))
 
     def _restore_line(self, searcher: LineSearcher, entry: _Introduction, sources: _LinesByFile) -> None:
-        """If an earlier commit had removed a line, record it as restored and add its source. Else it was introduced."""
+        """If an earlier commit had removed a line, record it as restored and add its source. Else it is introduced."""
         source = searcher.find_removed(entry.line)
         if source:
             self._record(entry.version, "restored", entry.line.text, entry.queried)
@@ -315,7 +315,7 @@ class LineTracer:
         return select_copies(self.blamer.repository, self.blamer.git, lines, copies, self.blamer.deadline)
 
     def _add_leads(self, version: _Version, entries: Sequence[_Introduction]) -> None:
-        """Add the leads of introduced lines: commits that wrote replaced lines, and the first with a search term."""
+        """Add the leads of introduced lines: commits that wrote lines they replaced, or first added a term."""
         finder = self._finders[version.commit_sha]
         replaced = [finder.find_replaced(version.path, entry.line.number) for entry in entries]
         leads_by_source = self._load_leads([source for sources in replaced for source in sources])
@@ -370,13 +370,13 @@ class LineTracer:
         for sha in (*(step.version.commit_sha for step in shown), *(lead.commit_sha for lead, _ in leads)):
             self._try(partial(self._load_commit, sha, commits))
         if not all(finder.has_all_changed_lines for finder in self._finders.values()):
-            self.limitations.append("Lines moved from some files of very large commits were not searched.")
+            self.limitations.append("Some files of very large commits were not searched for moved lines.")
         if self.searcher is None:
             self.limitations.append(describe_missing_index(self.reader))
         is_interrupted = self.blamer.deadline.is_exceeded
         if self._is_limit_reached or is_interrupted:
             self.limitations.append(
-                "The search for earlier commits stopped at its limit: some may be missing."
+                "The search for earlier commits stopped at its limit, so some may be missing."
             )
         return Evolution(
             steps=tuple(
@@ -432,7 +432,7 @@ def trace_evolution(
     commit_times: Mapping[str, int],
     content: Sequence[bytes],
 ) -> Evolution:
-    """Return the evolution of blamed lines. Restored lines, and leads by literal or name, need an index.
+    """Return the evolution of blamed lines. Without an index, it lacks restored lines and leads by literal or name.
 
     `commit_times`: committer times of the hits, in seconds since the epoch. `content`: lines of the blamed file.
     """

@@ -1,7 +1,8 @@
 """Search for lines: in the changes of the index, and in the files of a revision.
 
-The index shows which commits may have removed a line before it was restored, and which may be earlier commits of a line
-(leads). The files are read from git. The search term of a line is a long literal or name.
+In the index, `LineSearcher` looks for commits that removed a line before a later commit restored it, and for leads:
+possible earlier commits of a line. It reads files from git to check the changes that the index finds. The search term
+of a line is its longest literal, or else its longest name.
 """
 
 from __future__ import annotations
@@ -49,23 +50,25 @@ from stores.history import ReachabilityDelta
 from stores.index_copy import OpenIndex
 from stores.locks import IndexBusy
 
-# Maximum number of leads of a search term: the oldest commits that add it. For 14 of 22 lines the oldest one was right,
-# for 17 one of the three oldest.
+# Maximum number of leads of a search term: the oldest commits that add it. The oldest was right for 14 of 22 lines, and
+# one of the three oldest was right for 17 of the 22.
 LEADS_PER_TERM: Final = 3
-# A line with more equal lines in the parent is repeated code, such as the head of a method. It is no copy.
+# A line is repeated code, such as the head of a method, if more lines of the parent commit are equal to it. It then
+# counts neither as a copy nor as restored from a file of another name.
 MAX_EQUAL_LINES: Final = 1
 # Exit code of `git grep` without a matching line. Higher ones are errors.
 NO_MATCH: Final = 1
-# Maximum number of lines and search terms of one search. Each adds 5 ms.
+# Maximum number of lines or search terms that are looked up in the index at once. Each takes 5 ms.
 MAX_SEARCHES: Final = 24
-# Maximum number of full-text terms by which hunks with a line or search term are looked up in the index.
+# A line or search term is looked up in the index by at most this many of its full-text terms.
 MAX_TERMS: Final = 4
-# Maximum number of hunks that may have a line or search term. Reading 300 from the index takes 3 ms.
+# Maximum number of hunks with the full-text terms of a line or search term that are read from the index. Reading 300
+# takes 3 ms.
 MAX_CANDIDATE_HUNKS: Final = 300
-# Maximum number of file contents in memory: consecutive changes of a file share one.
+# Maximum number of file contents in memory. Two consecutive changes of a file need the content between them.
 MAX_CACHED_BLOBS: Final = 32
-# Maximum number of files that are read for a line or a search term. Each takes 0.3 ms.
-MAX_READ_FILES: Final = 100
+# Maximum number of changes whose files are read for a line or a search term. Reading a file takes 0.3 ms.
+MAX_READ_CHANGES: Final = 100
 
 _Search = TypeVar("_Search")
 
@@ -74,7 +77,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Possible earlier commit of a line. `text`: the literal or name that both have, or the line that was replaced."""
+    """Possible earlier commit of a line. `text`: literal or name that both have, or text that the line replaced."""
 
     commit_sha: str
     file_path: str
@@ -85,11 +88,11 @@ class Lead:
 class LineSearcher:
     """Searcher of an open index.
 
-    `limitations`: sentences about what was not searched. `has_failed`: the index could not be searched.
-    `_removals`: changes that may have removed each searched line, newest first. `_first_additions`: by search term and
-    file suffix, the first changes that add the term to such a file. `_candidates`: by set of full-text terms, the
-    changes whose text has all of them, oldest first. `_texts`: texts of the searched lines by commit.
-    `_repeated_lines`: by commit, the keys of its searched texts that its first parent has more than once.
+    `limitations`: sentences about what was not searched. `has_failed`: the index could not be searched. For each
+    searched line, `_removals` has the changes that may have removed it before, newest first. For each search term and
+    file suffix, `_first_additions` has the first changes that add the term to a file with this suffix. For each set of
+    full-text terms, `_candidates` has the changes whose text has all of them, oldest first. For each commit,
+    `_texts_by_commit` has its searched lines, and `_repeated_keys` the keys of those that its first parent repeats.
     """
 
     repository: Repository
@@ -102,8 +105,8 @@ class LineSearcher:
     _removals: dict[UnsourcedLine, Sequence[LineChange]] = field(default_factory=dict)
     _first_additions: dict[tuple[str, str], Sequence[LineChange]] = field(default_factory=dict)
     _candidates: dict[frozenset[str], Sequence[LineChange]] = field(default_factory=dict)
-    _texts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    _repeated_lines: dict[str, set[str]] = field(default_factory=dict)
+    _texts_by_commit: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _repeated_keys: dict[str, set[str]] = field(default_factory=dict)
     _read_blob: Callable[[str | None], str] = field(init=False)
     _read_file: Callable[[str, bytes], list[str]] = field(init=False)
     _read_keys: Callable[[str, bytes], frozenset[str]] = field(init=False)
@@ -115,24 +118,29 @@ class LineSearcher:
         self._read_keys = cache(lambda sha, path: frozenset(build_keys(self._read_file(sha, path))))
 
     def load_candidates(self, lines: Sequence[UnsourcedLine]) -> None:
-        """Look up lines and their search terms in the full-text index for a later search, at most MAX_SEARCHES.
+        """Look up lines and their search terms in the full-text index, and cache the changes for a later search.
 
-        Errors of the index are ignored. The later search reports them.
+        At most MAX_SEARCHES sets of terms are looked up. Errors of the index are ignored, because the later search
+        reports them.
         """
-        removals = (_select_terms(text) for line in lines if (text := line.searched_text))
-        leads = (_select_lead_terms(term, line.suffix) for line in lines for term in line.search_terms)
-        searches = islice(chain(removals, leads), max(0, MAX_SEARCHES - len(self._candidates)))
+        terms_of_lines = (_select_terms(text) for line in lines if (text := line.searched_text))
+        terms_of_leads = (
+            _select_lead_terms(term, line.suffix) for line in lines for term in line.search_terms
+        )
+        term_sets = islice(
+            chain(terms_of_lines, terms_of_leads), max(0, MAX_SEARCHES - len(self._candidates))
+        )
         with suppress(DamagedIndex, IndexBusy, StorageError), self.index.translate_errors():
-            self._find_candidates(list(searches))
+            self._find_candidates(list(term_sets))
 
-    def _find_candidates(self, searches: Sequence[frozenset[str]]) -> list[Sequence[LineChange]]:
-        """Return for each set of terms the changes whose text has all of them, oldest first."""
-        missing = [terms for terms in dict.fromkeys(searches) if terms not in self._candidates]
+    def _find_candidates(self, term_sets: Sequence[frozenset[str]]) -> list[Sequence[LineChange]]:
+        """Return for each set of full-text terms the changes whose text has all of them, oldest first."""
+        missing = [terms for terms in dict.fromkeys(term_sets) if terms not in self._candidates]
         changes = exact_search.find_changes_with_terms(
             self.index.connection, missing, self._is_reachable, MAX_CANDIDATE_HUNKS
         )
         self._candidates.update(zip(missing, changes, strict=True))
-        return [self._candidates[terms] for terms in searches]
+        return [self._candidates[terms] for terms in term_sets]
 
     def search_removals(self, lines: Sequence[UnsourcedLine]) -> None:
         """Search the index for changes that may have removed the lines. `find_removed` uses the result.
@@ -140,8 +148,8 @@ class LineSearcher:
         Raises DeadlineExceeded if the time runs out.
         """
         for line in lines:
-            self._texts[line.commit_sha].add(line.text.strip())
-        self._repeated_lines.clear()
+            self._texts_by_commit[line.commit_sha].add(line.text.strip())
+        self._repeated_keys.clear()
         texts = self._limit([line.searched_text for line in lines])
         with self._note_errors():
             candidates = dict(
@@ -155,12 +163,12 @@ class LineSearcher:
             self._removals.update(self._load_removals(paths_by_line))
 
     def _find_former_paths(self, line: UnsourcedLine, changes: Iterable[LineChange]) -> Set[str]:
-        """Return the paths of the files that may have had a line before its commit.
+        """Return the paths of files that may have had a line before its commit. None, if a parent's file still has it.
 
-        Files of another name count only if the commit creates the file of the line. If the line is common, or if the
-        clone is shallow and its changes are incomplete, return all files of the same name.
+        Files of another name count only if the commit creates the file of the line. All files of the same name count if
+        the line is common, or if the clone is shallow, because the index then lacks changes.
 
-        `changes`: changes whose text has the terms of the line, oldest first.
+        `changes`: changes whose text has the full-text terms of the line, oldest first.
         """
         parents = self.repository.read_commit(line.commit_sha).parents
         if any(build_key(line.text) in self._read_keys(parent, line.path) for parent in parents):
@@ -168,7 +176,7 @@ class LineSearcher:
         earlier = [
             change for change in changes if change.date <= line.date and change.commit_sha != line.commit_sha
         ]
-        if self.repository.is_shallow or len(earlier) > MAX_READ_FILES:
+        if self.repository.is_shallow or len(earlier) > MAX_READ_CHANGES:
             return exact_search.find_paths(self.index.connection, line.name)
         paths: set[str] = set()
         for change in earlier:
@@ -227,9 +235,12 @@ class LineSearcher:
                 self._first_additions[term, suffix] = self._select_first_additions(earlier, term)
 
     def _select_first_additions(self, changes: Iterable[LineChange], term: str) -> list[LineChange]:
-        """Return a change of each of the first LEADS_PER_TERM commits that make a file have the term more often."""
+        """Return changes that add a term to a file: one change of each of the first LEADS_PER_TERM such commits.
+
+        A change adds the term if the file has it more often afterwards. `changes`: oldest first.
+        """
         additions: dict[str, LineChange] = {}
-        for change in islice(changes, MAX_READ_FILES):
+        for change in islice(changes, MAX_READ_CHANGES):
             self.deadline.check()
             with self._note_unreadable():
                 if change.commit_sha not in additions and self._adds_term(change, term):
@@ -245,7 +256,7 @@ class LineSearcher:
         return count > sum(self._count_term(term, parent, old_path) for parent in parents)
 
     def _count_term(self, term: str, sha: str, path: bytes) -> int:
-        """Return how often a file of a commit has a term, whose first and last word must be whole words there."""
+        """Return how often a file of a commit has a term. A term that ends within a longer word does not count."""
         text = self._read_text(sha, path)
         if term not in text:  # many times as fast as a regular expression
             return 0
@@ -261,7 +272,7 @@ class LineSearcher:
         unique = list(dict.fromkeys(search for search in searches if search is not None))
         if len(unique) > MAX_SEARCHES:
             self.limitations.append(
-                "Only some of the lines were searched for restored lines and possible earlier commits."
+                "Restored lines and possible earlier commits were searched for only some of the lines."
             )
         return unique[:MAX_SEARCHES]
 
@@ -285,7 +296,7 @@ class LineSearcher:
 
     @contextmanager
     def _note_unreadable(self) -> Iterator[None]:
-        """Turn an object that cannot be read into a limitation, so that the search goes on without its change."""
+        """If an object cannot be read, add a limitation, so that the search goes on with the next change."""
         try:
             yield
         except UnreadableObject as error:
@@ -295,8 +306,8 @@ class LineSearcher:
         """Return the source of a restored line: the same line in the parent of the last commit that removed it.
 
         The removed line must be from a file of the same name, unless the commit of the line creates the file. Return
-        None if no commit removed the line before, if the lines around both lines differ too much, or if a line from a
-        file of another name is repeated code.
+        None if no commit removed the line before, or if the lines around the removed and the restored line differ too
+        much. Return None too if the removed line is from a file of another name and the restored line is repeated code.
         """
         parents = self.repository.read_commit(line.commit_sha).parents
         for change in self._removals.get(line, ()):
@@ -317,11 +328,8 @@ class LineSearcher:
         return None
 
     def _has_removed(self, change: LineChange, line: UnsourcedLine, parents: Sequence[str]) -> bool:
-        """Check whether a change removed a line from a file, and the file lacks the line in all `parents`.
-
-        `parents`: those of the line's commit.
-        """
-        # Commits of one second are ordered by the graph alone.
+        """Check whether a change removed a line from a file that lacks it in `parents`, those of the line's commit."""
+        # A change of the same second passes: `find_removed` checks whether its commit is an ancestor.
         if change.date > line.date or change.commit_sha == line.commit_sha:
             return False
         path = change.old_path or change.path
@@ -341,7 +349,7 @@ class LineSearcher:
     def _select_source(
         self, line: UnsourcedLine, sources: Iterable[LineSource], is_same_name: bool
     ) -> LineSource | None:
-        """Return the removed line with the best context score; None if that is too low."""
+        """Return the removed line with the best context score; None if the best score is too low."""
         lines = self._read_file(line.commit_sha, line.path)
         best_context_score = 0.0
         best_source: LineSource | None = None
@@ -354,11 +362,12 @@ class LineSearcher:
         return best_source if best_context_score >= min_context_score else None
 
     def _is_repeated(self, line: UnsourcedLine, parent: str) -> bool:
-        """Check whether several lines of the parent are equal to a line, such as an import."""
+        """Check whether a line, such as an import, is equal to several lines of the parent commit."""
         sha = line.commit_sha
-        if sha not in self._repeated_lines:
-            self._repeated_lines[sha] = find_repeated_lines(self.git, parent, self._texts[sha], self.deadline)
-        return build_key(line.text) in self._repeated_lines[sha]
+        if sha not in self._repeated_keys:
+            texts = self._texts_by_commit[sha]
+            self._repeated_keys[sha] = find_repeated_lines(self.git, parent, texts, self.deadline)
+        return build_key(line.text) in self._repeated_keys[sha]
 
     def find_leads(self, line: UnsourcedLine) -> Iterator[Lead]:
         """Yield the oldest commits that added a search term of the line to a file with the same suffix."""
@@ -375,12 +384,12 @@ class LineSearcher:
 
 
 def _select_terms(text: str) -> frozenset[str]:
-    """Return the longest full-text terms of a text. Long terms are rare, so few hunks have all of them."""
+    """Return the MAX_TERMS longest full-text terms of a text. Long terms are rare, so few hunks have all of them."""
     return frozenset(nlargest(MAX_TERMS, sorted(count_terms(text)), key=len))
 
 
 def _select_lead_terms(term: str, suffix: str) -> frozenset[str]:
-    """Return the full-text terms of a search term and of a file suffix: the text of a hunk includes its path."""
+    """Return full-text terms of a search term and of a file suffix, because the indexed text of a hunk has its path."""
     return _select_terms(term).union(count_terms(suffix))
 
 
@@ -393,7 +402,8 @@ def select_copies(
 ) -> dict[int, LineSource]:
     """Return the sources of copied lines, by line number, without repeated lines and chance matches.
 
-    `lines`: all lines of the file. `copies`: lines of the file that git blame finds in the parent.
+    `lines`: all lines of the file. `copies`: lines of the file that git blame finds in the parent. Their step is
+    `moved`, because answers have no step for copies.
     """
     read_file = create_file_reader(repository)
     sources: dict[int, LineSource] = {}
@@ -405,16 +415,16 @@ def select_copies(
             sources[line.number] = LineSource(parent, path, number, "moved", is_exact=False)
     parents = {source.parent for source in sources.values()}
     texts = {lines[number - 1].strip() for number in sources}
-    repeated_lines = {key for parent in parents for key in find_repeated_lines(git, parent, texts, deadline)}
+    repeated_keys = {key for parent in parents for key in find_repeated_lines(git, parent, texts, deadline)}
     return {
         number: source
         for number, source in sources.items()
-        if build_key(lines[number - 1]) not in repeated_lines
+        if build_key(lines[number - 1]) not in repeated_keys
     }
 
 
 def find_repeated_lines(git: GitProgram, revision: str, texts: Set[str], deadline: Deadline) -> set[str]:
-    """Return the keys of the texts that more than MAX_EQUAL_LINES lines of a revision have.
+    """Return the keys of those texts to which more than MAX_EQUAL_LINES lines of a revision are equal.
 
     If git fails, return the keys of all texts. Raises GitTimeout at the deadline.
     """

@@ -1,8 +1,8 @@
 """Similarity of lines of code, and of the lines around them.
 
 Two lines can be equal or similar, or one can be a part of the other. Common words, such as keywords, have a low weight.
-An anchor is a long name or a long literal, which lines seldom share by chance. The context score of a pair of lines is
-the similarity of the lines around both.
+An anchor is a long name or a long literal, which lines seldom share by chance. The context score of two lines is the
+similarity of the lines around the first to the lines around the second.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Final
 
-# Words and single other characters.
+# A word, or another single character except white space.
 TOKEN: Final = re.compile(r"\w+|[^\w\s]")
 WORD: Final = re.compile(r"[^\W\d]\w*")
 # Words of a name: `parseHTTPHeader2` has `parse`, `HTTP`, `Header` and `2`.
@@ -39,18 +39,20 @@ COMMON_WORDS: Final = frozenset(_COMMON_TEXT.split())
 # Weight of common words, and of words shorter than MIN_WORD_LENGTH. Other words have the weight 1.
 COMMON_WEIGHT: Final = 0.25
 MIN_WORD_LENGTH: Final = 3
-# Minimum lengths of a name and of a literal that are anchors.
+# Minimum length of a name that is an anchor.
 MIN_ANCHOR_NAME_LENGTH: Final = 8
+# Minimum length of a literal. Shorter texts in quotes do not count as literals.
 MIN_LITERAL_LENGTH: Final = 9
-# Minimum length of a name that is searched for a lead. Shorter than an anchor, because a lead is only a guess.
+# Minimum length of a name that is a search term for leads (possible earlier commits of a line). It is shorter than that
+# of an anchor, because a lead is only a guess.
 MIN_SEARCHED_NAME_LENGTH: Final = 6
 # Minimum weight of the words of a line that can have a source: braces and single keywords recur everywhere.
 MIN_WEIGHT: Final = 1.0
 # Entries of each cache, in all about 20 MB in the daemon. A commit with more changed lines replaces all entries.
 CACHE_SIZE: Final = 4_096
 
-# Rules for a line that is a part of another line, as after a split or a join. The other line has at least this share of
-# its words, and words of at least this weight: a single word is a part of many lines.
+# Rules for a line that is a part of another line, as after a split or a join. The shared words have at least this share
+# of the weight of its words, and at least this weight in all, because many lines have a single word of another.
 MIN_CONTAINMENT: Final = 0.8
 MIN_CONTAINED_WEIGHT: Final = 2.0
 CONTAINED_FACTOR: Final = 0.8  # below 1, because an edited line with the same words is a better source
@@ -67,20 +69,21 @@ MIN_WHOLE_WEIGHT: Final = 1.0
 # Longer lines (minified files, data) are compared only for equality.
 MAX_LINE_CHARACTERS: Final = 1_000
 
-# Number of nonblank lines before a line, and of those after it, from which the context score is computed.
+# The context score is computed from this many nonblank lines before a line, and as many after it.
 CONTEXT_LINES: Final = 2
-# The context score is a weighted mean. A line without words, such as a brace, has this weight. Others have at most 1.
+# The context score is a weighted mean. A line without words, such as a brace, has this weight. Other lines have at
+# most the weight 1.
 MIN_CONTEXT_WEIGHT: Final = 0.1
-# A removed line is not the source of a line if another added line is more similar to it by this much.
+# A removed line is not the source of an added line if another added line is more similar to the removed line by this.
 RIVAL_ADVANTAGE: Final = 0.1
-# A line of enough tokens was split if nearby lines have at least MIN_SPLIT_SHARE of its tokens, in their order. Such a
-# line is one of the parts if at least MIN_PART_SHARE of its words are from the split line.
+# A line of at least MIN_SPLIT_TOKENS was split if nearby added lines have MIN_SPLIT_SHARE of its tokens, in order. An
+# added line is one of its parts if MIN_PART_SHARE of the words of the added line are from the split line.
 MIN_SPLIT_TOKENS: Final = 4
 MIN_SPLIT_SHARE: Final = 0.8
 MIN_PART_SHARE: Final = 0.5
 # Maximum number of lines between the parts that have no token of the split line, such as new arguments.
 MAX_SPLIT_GAPS: Final = 3
-# An added line that is more similar to a removed one is an edit of it, not a part.
+# An added line with new tokens that is more similar than this to a removed line is an edit of that line, not a part.
 MAX_PART_SIMILARITY: Final = 0.6
 # Maximum number of tokens of the code in which split lines are searched: 600 take up to 30 ms.
 MAX_SPLIT_TOKENS: Final = 600
@@ -92,9 +95,9 @@ COPY_CONTEXT_SCORE: Final = 0.7
 
 @dataclass(frozen=True, slots=True)
 class LineFeatures:
-    """Parts of a line to compare. `key`: text without white space. `weight`: total weight of the words.
+    """Features of a line to compare. A line longer than MAX_LINE_CHARACTERS has only a key.
 
-    A line longer than MAX_LINE_CHARACTERS has only a key.
+    `key`: text without white space. `words`: names, their parts, and literals. `weight`: total weight of the words.
     """
 
     key: str
@@ -224,7 +227,7 @@ def compute_containment(first: LineFeatures, second: LineFeatures) -> float:
 
 
 def _is_whole_part(first: LineFeatures, second: LineFeatures) -> bool:
-    """Check whether the longer line contains the text of the shorter one, or starts alike and has all of its tokens."""
+    """Check whether the longer line has the tokens of the shorter one, in one piece or from its start with gaps."""
     shorter, longer = sorted((first, second), key=lambda line: len(line.tokens))
     if len(shorter.tokens) < MIN_WHOLE_TOKENS:
         return False
@@ -287,9 +290,10 @@ def is_copy(lines: Sequence[str], number: int, old_lines: Sequence[str], old_num
 
 
 def find_split_lines(old_texts: Sequence[str], texts: Sequence[str]) -> dict[int, int]:
-    """Find old lines that were split. Return the position of the old line by the position of each of its parts.
+    """Find old lines that were split into several lines, the parts.
 
-    The tokens of all lines are aligned at once, so that wrapped arguments and prose are found.
+    Return for the position of each part in `texts` the position of its old line in `old_texts`. The tokens of all lines
+    are aligned at once, so that wrapped arguments and prose are found.
     """
     old_lines, lines = ([extract_features(text).tokens for text in group] for group in (old_texts, texts))
     if max(sum(map(len, old_lines)), sum(map(len, lines))) > MAX_SPLIT_TOKENS:
@@ -339,7 +343,10 @@ def _is_edit(old_text: str, text: str) -> bool:
 
 
 def has_better_rival(removed: LineFeatures, added_texts: Iterable[str], similarity: float) -> bool:
-    """Check whether the similarity of an added line to a removed line exceeds `similarity` by RIVAL_ADVANTAGE."""
+    """Check whether the similarity of one of the added lines to a removed line exceeds `similarity` by RIVAL_ADVANTAGE.
+
+    `similarity`: similarity of the removed line and the line that may have come from it.
+    """
     limit = similarity + RIVAL_ADVANTAGE
     return limit < 1 and any(is_more_similar(extract_features(text), removed, limit) for text in added_texts)
 

@@ -1,8 +1,8 @@
 """Sources of lines: the lines of a parent commit that became lines of a commit.
 
 A source is a removed line in the same block of the diff (the line was edited), or a removed line elsewhere in the
-commit (it was moved). The context score of a source is the similarity of the lines around it and around the line, from
-0 to 1. `serve/README.md` describes the rules.
+commit (it was moved). The context score of a source is the similarity, from 0 to 1, of the lines around the source and
+the lines around the line that came from it. `serve/README.md` describes the rules.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ SourceStep = Literal["modified", "moved", "renamed", "reformatted"]
 
 # Minimum similarity of an edited line. If no removed line is that similar, the block was replaced by other code.
 MIN_EDIT_SCORE: Final = 0.5
-# Minimum context score of an exact source among the moved lines of equal text.
+# A moved line of equal text is an exact source if its context score is at least this. Otherwise the source is inferred.
 EXACT_CONTEXT_SCORE: Final = 0.5
-# Maximum number of lines that count as replaced by a line without a source: those closest to its position in the block.
+# A line without a source replaced at most this many removed lines: the ones closest to its position in the block.
 MAX_REPLACED_LINES: Final = 3
 
 
@@ -62,7 +62,7 @@ MAX_REPLACED_LINES: Final = 3
 class LineSource:
     """Line of a parent commit that became a line of a commit.
 
-    `is_exact`: the text is equal apart from white space, and the source is certain; False if the source is inferred.
+    `step`: what the commit did. `is_exact`: the text is equal apart from white space, and the source is not inferred.
     """
 
     parent: str
@@ -74,7 +74,7 @@ class LineSource:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """Source of a line. `score`: similarity of both lines, 0 to 1."""
+    """Source of a line. `score`: similarity of the line and its source, 0 to 1."""
 
     score: float
     source: LineSource
@@ -129,7 +129,7 @@ class SourceFinder:
                             yield LineSource(parent, path, number, "moved", is_exact=False)
 
     def find_replaced(self, path: bytes, number: int) -> list[LineSource]:
-        """Return lines of the first parent that the block of a line replaced, as `_FileComparison.find_replaced`."""
+        """Return up to MAX_REPLACED_LINES lines of the first parent that the block of a line replaced."""
         if not self.parents:
             return []
         return self._compare_file(0, path).find_replaced(number)
@@ -137,8 +137,8 @@ class SourceFinder:
     def _compare_file(self, parent_index: int, path: bytes) -> _FileComparison:
         """Compare the file with its version in the parent, and cache the comparison.
 
-        If the parent has no file of this path, its version is the file that the commit renamed to it, or else a deleted
-        file of the same name in another language.
+        If the parent has no file of this path, its version is the file that the commit renamed to this path, or else a
+        file of the same name in another language that the commit deletes.
         """
         if (parent_index, path) not in self._comparisons:
             self._comparisons[parent_index, path] = self._create_comparison(parent_index, path)
@@ -174,7 +174,7 @@ class SourceFinder:
         return [diff.changes for diff in self.repository.diff_with_parents(self.sha)]
 
     def _find_best_match(self, parent_index: int, comparison: _FileComparison, number: int) -> _Match | None:
-        """Return the source of a line: in place, or a clearly better one elsewhere, or else the line that was split."""
+        """Return the source of a line: in its block, or a clearly better one elsewhere, or else a split line."""
         features = extract_features(comparison.lines[number - 1])
         if features.weight < MIN_WEIGHT:
             return None
@@ -194,7 +194,7 @@ class SourceFinder:
         features: LineFeatures,
         match: _Match | None,
     ) -> _Match | None:
-        """Return the best source elsewhere in the commit. `match`: source in the block of the line."""
+        """Return the best source outside the block of the line. `match`: source in the block, or None."""
         changed_lines = self._changed_lines.get(parent_index)
         if changed_lines is None:
             changed_lines = self._changed_lines[parent_index] = load_changed_lines(
@@ -210,31 +210,31 @@ class SourceFinder:
                 continue
             context_score = compute_context_score(comparison.lines, number, candidate.lines, candidate.number)
             if score == 1 and context_score < changed_lines.compute_best_context_score(candidate):
-                # Another added line continues the candidate. Later candidates must be nearly equal to the line.
+                # Another added line continues this candidate. Later candidates must be nearly equal to the line.
                 min_score = 1 - MOVE_ADVANTAGE
                 continue
             is_source = changed_lines.is_source(
                 candidate, features, comparison.path, comparison.old_path, score, context_score
             )
             is_best = is_source and (best is None or (score, context_score) > best[:2])
-            # If the line and the equal candidate were both edited in place, they did not swap places.
+            # If the line has a source in its block, an equal candidate that was edited in its own block is no source.
             limit = match.score if match and similarity == 1 else similarity
             if is_best and not changed_lines.has_better_successor(candidate, comparison.path, number, limit):
                 best = score, context_score, candidate
         if best is None:
             return None
-        score, context_score, line = best
+        score, context_score, source_line = best
         is_exact = score == 1 and context_score >= EXACT_CONTEXT_SCORE
-        return _Match(
-            score, LineSource(self.parents[parent_index], line.path, line.number, "moved", is_exact)
-        )
+        parent = self.parents[parent_index]
+        return _Match(score, LineSource(parent, source_line.path, source_line.number, "moved", is_exact))
 
 
 @dataclass(frozen=True)
 class _FileComparison:
     """File of a commit, compared with its version in a parent.
 
-    `parts`: blocks that differ; None if the parent has no version of the file, or one without lines.
+    `parts`: blocks that differ; None if the parent has no version of the file, or a version without lines.
+    `_equal_pairs`, `_split_lines`: cached results of `_pair_equal_lines` and `find_split_lines` for each block.
     """
 
     parent: str
@@ -283,7 +283,7 @@ class _FileComparison:
         return _Match(1.0, self._create_source(number + shift, step, is_exact=True))
 
     def find_replaced(self, number: int) -> list[LineSource]:
-        """Return lines that the block of a line replaced, those closest to its relative position in the block first."""
+        """Return lines that the block of a line replaced, the closest to the line's relative position first."""
         part = next((part for part in self.parts or () if number in part.added), None)
         if part is None:
             return []
@@ -323,7 +323,7 @@ class _FileComparison:
         for old_number in self._select_removed(part, features):
             old = extract_features(self.old_lines[old_number - 1])
             if not features.words & old.words or old.key in self._added_by_key:
-                continue  # a removed line whose text was added has moved
+                continue  # a removed line that is added again in this file was moved, not edited
             similarity = compute_similarity(features, old)
             score = max(similarity, compute_containment(features, old))
             if score >= MIN_EDIT_SCORE:
@@ -339,19 +339,19 @@ class _FileComparison:
         return self._match_only_line(part, features)
 
     def _select_removed(self, part: PatchPart, features: LineFeatures) -> Iterable[int]:
-        """Return the removed lines of a block to compare with a line: of a large block, those that share a word."""
+        """Return the removed lines of a block to compare with a line; of a large block, those sharing a rare word."""
         if len(part.removed) <= MAX_BLOCK_LINES:
             return part.removed
         return filter(_span(part.removed).__contains__, self._removed_by_word.find_by_rare_words(features))
 
     def _select_added(self, part: PatchPart, features: LineFeatures) -> Iterable[int]:
-        """Return the added lines of a block to compare with a line: of a large block, those that share a word."""
+        """Return the added lines of a block to compare with a line; of a large block, those sharing a rare word."""
         if len(part.added) <= MAX_BLOCK_LINES:
             return part.added
         return filter(_span(part.added).__contains__, self._added_by_word.find_by_rare_words(features))
 
     def _match_only_line(self, part: PatchPart, features: LineFeatures) -> _Match | None:
-        """Return the only removed line of a block with a single added line, if most of their tokens are the same."""
+        """Return the only removed line of a block with a single added line, if they share most of their tokens."""
         if len(part.removed) != 1 or len(part.added) != 1:
             return None
         old = extract_features(self.old_lines[part.removed[0] - 1])
@@ -363,8 +363,8 @@ class _FileComparison:
     def _pair_equal_lines(self, part: PatchPart, key: str) -> dict[int, int]:
         """Pair the added and removed lines of a block with this key. Return the removed line of each paired added line.
 
-        The pairs with the most similar neighbours are formed first, then those at about the same place. More lines than
-        MAX_CANDIDATES are paired in their order.
+        Lines with the most similar neighbours are paired first; among equally similar ones, lines at about the same
+        place in the block. More than MAX_CANDIDATES lines are paired in their order in the file.
         """
         if key not in self._removed_by_key:
             return {}
@@ -385,7 +385,7 @@ class _FileComparison:
         return self._equal_pairs[part.new_start, key]
 
     def _rank_pair(self, pair: tuple[int, int], shift: int) -> tuple[float, int]:
-        """Return a sort key, the best pair first. `shift`: difference of old and new line numbers in the block."""
+        """Return a key that sorts the best pair first. `shift`: old number of the block's start, less the new one."""
         number, old_number = pair
         context_score = compute_context_score(self.lines, number, self.old_lines, old_number)
         return -context_score, abs(old_number - number - shift)

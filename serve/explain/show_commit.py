@@ -47,11 +47,13 @@ from stores.errors import LineageError
 MAX_FILES: Final = 100
 # Maximum number of names in an error. More do not help to choose.
 MAX_NAMES: Final = 10
-# Characters of an answer besides its message, files and text; and of a file besides its paths.
+# Approximate number of characters of an answer besides its message, files and text.
 ANSWER_OVERHEAD: Final = 200
+# Approximate number of characters of a file's entry besides its paths and limitation.
 FILE_OVERHEAD: Final = 20
-# Maximum number of shown lines of a changelog, and the minimum number of words of such a line: headings have fewer.
+# Maximum number of shown lines of changelogs.
 MAX_CHANGELOG_LINES: Final = 3
+# Minimum number of words of a shown line of a changelog. Headings have fewer.
 MIN_CHANGELOG_WORDS: Final = 3
 # Maximum number of lines that a commit adds to a changelog to describe itself. Releases rewrite more.
 MAX_CHANGELOG_ADDITIONS: Final = 20
@@ -59,7 +61,7 @@ MAX_CHANGELOG_ADDITIONS: Final = 20
 MAX_SUBJECT_CHARS: Final = 200
 # Maximum number of characters of a requested name that an error repeats.
 MAX_QUOTED: Final = 200
-# Number of digits after an ambiguous prefix, by which an error distinguishes the commits.
+# Number of digits after an ambiguous prefix that an error shows of each commit, to distinguish the commits.
 MORE_DIGITS: Final = 8
 _SHA: Final = re.compile(r"[0-9a-f]{40}")
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
@@ -69,7 +71,7 @@ REVISION_HINT: Final = "Give the sha of a commit, a branch, a tag, or an express
 
 
 class FileNotChanged(BadRequest):
-    """Error for a file that the commit does not change. The hint names the files that it changes.
+    """Error for a file that the commit does not change. The hint names the files that the commit changes.
 
     `remedy`: last sentence of the hint, which says how to see the file as it was; it may be empty.
     """
@@ -274,7 +276,7 @@ def _add_files(answer: ShowAnswer, repository: Repository) -> ShowAnswer:
 
 
 def _iter_changelog_lines(comparisons: Iterable[_FileComparison]) -> Iterator[str]:
-    """Yield the sentences that a commit adds to changelogs. A rewritten changelog has none."""
+    """Yield the sentences that a commit adds to changelogs. A changelog with too many added lines is skipped."""
     for comparison in comparisons:
         file = comparison.file
         if is_changelog(file.path) and (file.added or 0) <= MAX_CHANGELOG_ADDITIONS:
@@ -296,7 +298,7 @@ class _FileComparison:
 
 
 def _compare_file(repository: Repository, diff: TreeDiff, change: FileChange) -> _FileComparison:
-    """Compare both versions of a file. The numbers of changed lines are 0 if it is binary, None if it is too large."""
+    """Compare both versions of a file. A binary file has 0 changed lines; None means that the file is too large."""
     path = decode_path(change.path)
     old_path = None if change.old_path is None else decode_path(change.old_path)
     if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in change.blobs):

@@ -38,7 +38,7 @@ MIN_NAME_SIMILARITY: Final = 0.8
 MAX_SEARCHED_FILES: Final = 200
 # Maximum number of destinations in an answer: files to which the lines of a deleted file were moved.
 MAX_DESTINATIONS: Final = 2
-# Minimum share and number of the lines of the deleted file that a destination received.
+# A destination received at least this share of the deleted file's lines, and at least this many lines.
 MIN_DESTINATION_SHARE: Final = 0.25
 MIN_DESTINATION_LINES: Final = 3
 # Maximum number of renames that are followed. Few files were renamed more often.
@@ -55,8 +55,8 @@ class Target:
     - `content`: content to blame; None if there is nothing to blame.
     - `note`: sentence for the user: why there is nothing to blame, or which version is explained; may be empty.
     - `revision`: commit that has the content; empty if the content is from the work tree.
-    - `is_missing`: the path is neither in HEAD nor a tracked file of the work tree. `is_untracked`: only the work tree
-      has it. `is_directory`: the path is that of a directory.
+    - `is_missing`: the path is neither in HEAD nor a tracked file of the work tree. `is_untracked`: it is missing, but
+      an untracked file of the work tree has the path. `is_directory`: the path leads to a directory.
     - `is_unreadable`: the system does not let this process read the file.
     - `other_paths`: other paths that the name of a missing file can mean.
     - `working_tree_encoding`: encoding of the content, by the git attribute `working-tree-encoding`; empty if it is not
@@ -90,7 +90,7 @@ class Target:
 class _PathEntry:
     """Path with its entry in HEAD's tree. Without an entry, `mode` is 0, and `entry_path` and `blob` are empty.
 
-    `entry_path`: the path itself, or that of the submodule that contains it. `blob`: sha of the entry's object.
+    `entry_path`: the path itself, or the path of the submodule that contains it. `blob`: sha of the entry's object.
     `is_in_work_tree`: the path exists in the work tree.
     """
 
@@ -125,7 +125,7 @@ def resolve_target(repository: Repository, head: str | None, file: str, cwd: Pat
 def list_candidate_paths(repository: Repository, file: str, cwd: Path | None) -> Iterator[bytes | None]:
     """Yield the paths that a name can mean, the most likely first; None for a path outside the repository.
 
-    Last come the paths with `\\xNN` decoded, because answers write bytes that are not UTF-8 in this form.
+    The paths with `\\xNN` decoded come last. A name from an answer may have this form, for bytes that are not UTF-8.
     """
     base_directories = [repository.root, *([cwd] if cwd else [])]
     # A leading `./` or `../` means the working directory first.
@@ -335,7 +335,7 @@ def find_removal(repository: Repository, git: GitProgram, head: str, path: bytes
 
 
 def _has_path(repository: Repository, sha: str, path: bytes) -> bool:
-    """Check whether a commit has a path itself. What a submodule contains belongs to another repository."""
+    """Check whether a commit has a path itself. A path inside a submodule belongs to another repository."""
     entry = repository.find_entry(sha, path)
     return entry is not None and entry.name == path
 
@@ -374,7 +374,7 @@ def _describe_removal(repository: Repository, git: GitProgram, head: str, remova
 
 
 def _follow_renames(repository: Repository, git: GitProgram, head: str, path: bytes) -> str:
-    """Return the end of a sentence: the new path of a renamed file, and its later renames or removal.
+    """Return the end of a sentence: the new path of a renamed file, and its later renames and removal.
 
     `path`: the new path.
     """
@@ -404,7 +404,7 @@ def _format_commit(repository: Repository, removal: Removal) -> str:
 def _list_changes(repository: Repository, removal: Removal) -> list[FileChange]:
     """Return the changes from the parent that has the removed file to the commit.
 
-    The list is empty for a merge in which every file equals that of a parent.
+    The list is empty for a merge in which every file equals its version in a parent.
     """
     diffs = repository.diff_with_parents(removal.commit_sha)
     return diffs[removal.position].changes if diffs else []
@@ -439,7 +439,7 @@ def _list_added_keys(repository: Repository, change: FileChange) -> set[str]:
 
 def find_similar_files(path: bytes, sha: str, git: GitProgram) -> list[str]:
     """Return files of a commit with the same name elsewhere, or else with a similar name in the same directory."""
-    # In a partial clone, git may fail at a missing directory. The files that it listed before are still useful.
+    # In a partial clone, git may fail at a missing directory. The files that git listed before are still useful.
     files = git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", sha).stdout.split(b"\0")
     directory, _, name = path.rpartition(b"/")
     same_name_files = [file for file in files if file.rpartition(b"/")[2].lower() == name.lower()]

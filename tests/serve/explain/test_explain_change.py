@@ -238,8 +238,8 @@ def test_shallow_clone(repo: Repo, home: Path, tmp_path: Path) -> None:
     shallow = repo.clone(tmp_path / "shallow", "--depth=2")
     answer = explain(shallow, home, "src/a.py")
     assert get_limitation(answer) == (
-        "The history of this shallow clone ends: lines 1-3 are shown at its oldest commit and may be "
-        "older. `git fetch --unshallow` gets the rest."
+        "Lines 1-3 are attributed to the oldest commit of this shallow clone, but may be older. "
+        "Run `git fetch --unshallow` to get the missing history."
     )
     assert [bool(hit.diff_excerpt) for hit in answer.hits] == [True, False]
 

@@ -62,7 +62,7 @@ def test_no_program_runs(
     assert None not in list_line_commits(answer)
     assert len(answer.hits) == 2
     assert get_limitation(answer) == (
-        "git's filter 'mine' was not run on this file: lines that it changes count as not committed."
+        "git's filter 'mine' was not run on this file, so lines that it changes count as not committed."
     )
 
 

@@ -503,7 +503,7 @@ def test_moved_line_beside_a_very_large_file(repo: Repo, home: Path, monkeypatch
     repo.commit_file("sockets.py", CONNECT, "Move connect")
     details = trace(repo, home, "sockets.py", 3)
     assert list_steps(details)[0][1:] == ("Add connect", "EXACT")
-    assert "Lines moved from some files" in (details.evolution_limitation or "")
+    assert "were not searched for moved lines" in (details.evolution_limitation or "")
 
 
 @pytest.mark.parametrize("is_same_second", [False, True])
@@ -722,7 +722,7 @@ def test_work_is_bounded(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
     """After a number of commits or a time the search stops, and the answer says so."""
     for number in range(5):
         repo.commit_file("net.py", CONNECT.replace("DELAY", f"DELAY_{number}") + OTHER, f"Edit {number}")
-    note = "The search for earlier commits stopped at its limit: some may be missing."
+    note = "The search for earlier commits stopped at its limit, so some may be missing."
     assert len(trace(repo, home, "net.py", 3).evolution) == 5
     monkeypatch.setattr(line_evolution, "MAX_COMMITS", 3)
     details = trace(repo, home, "net.py", 3)

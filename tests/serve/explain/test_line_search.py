@@ -167,7 +167,7 @@ def test_common_line_is_restored_from_the_same_name(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line that many files had is restored in a file of the same name, and not in one of another name."""
-    monkeypatch.setattr(line_search, "MAX_READ_FILES", 0)
+    monkeypatch.setattr(line_search, "MAX_READ_CHANGES", 0)
     for name, steps in ("lib/net.py", ["restored", "introduced"]), ("lib/new.py", ["introduced"]):
         repo.commit_file("net.py", CONNECT, f"Add connect for {name}")
         repo.remove("net.py")
@@ -202,7 +202,7 @@ def test_number_of_searched_lines_is_bounded(repo: Repo, home: Path, monkeypatch
         ("introduced", (2,)),
     ]
     assert details.evolution_limitation == (
-        "Only some of the lines were searched for restored lines and possible earlier commits."
+        "Restored lines and possible earlier commits were searched for only some of the lines."
     )
 
 
@@ -212,7 +212,7 @@ def test_number_of_read_files_is_bounded(repo: Repo, home: Path, monkeypatch: py
     repo.commit_file("new.py", "\nother.set_timeout(9)\n", "Use it")
     build_index(repo, home)
     assert "Add connect" in [lead.commit_message for lead in trace(repo, home, "new.py", 2).leads]
-    monkeypatch.setattr(line_search, "MAX_READ_FILES", 0)
+    monkeypatch.setattr(line_search, "MAX_READ_CHANGES", 0)
     assert trace(repo, home, "new.py", 2).leads == ()
     assert list_steps(trace(repo, home, "net.py", 3)) == [
         ("restored", "Restore connect"),
