@@ -26,7 +26,7 @@ from stores.errors import LineageError
 MAX_SHOWN_ARGUMENT: Final = 200
 # Maximum number of items of a list that a call answers, because each scans the index or git anew.
 MAX_ITEMS: Final = 10
-# Maximum number of items that a note about omitted ones names.
+# Maximum number of omitted items that a note names.
 MAX_NAMED: Final = 10
 
 
@@ -39,7 +39,10 @@ class ShortenedAnswer(NamedTuple):
 
 
 class ItemAnswer(NamedTuple):
-    """Answer to one item of a list. `size`: the share that the complete answer needs. `shorten`: cuts it to a share."""
+    """Answer to one item of a list.
+
+    `size`: share of the budget that the complete answer needs. `shorten`: returns the answer cut to a given share.
+    """
 
     size: int
     shorten: Callable[[int], ShortenedAnswer]
@@ -95,9 +98,10 @@ def _try_to_answer(
 
 
 def _compute_share(budget: int, sizes: Sequence[int], min_share: int) -> int:
-    """Return the share of the first of several items: its size, if the budget suffices for all.
+    """Return the share of the first item in a budget for several items.
 
-    If not, the items that exceed an equal share get equal shares of what the smaller ones leave.
+    If the budget suffices for all items, the share is the size of the item. Otherwise, only the smaller items get their
+    size, and the larger items get equal shares of the rest. `sizes`: sizes of all items.
     """
     equal_share = budget
     for rank, size in enumerate(sorted(sizes)):
@@ -109,7 +113,7 @@ def _compute_share(budget: int, sizes: Sequence[int], min_share: int) -> int:
 
 
 def _raise_if_all_failed(answers: Sequence[object]) -> None:
-    """Raise the error of a call whose items all fail: the first one, or if they differ, one with the text of each."""
+    """If all items failed, raise their error, or if their errors differ, an error with all of their texts."""
     errors = [answer for answer in answers if isinstance(answer, LineageError)]
     if len(errors) == len(answers):
         texts = dict.fromkeys(map(str, errors))
@@ -125,7 +129,7 @@ def find_all(
 ) -> list[FindAnswer | LineageError]:
     """Return the answers to the request with each of the first `MAX_ITEMS` queries, or their errors.
 
-    Raises LineageError if all fail, and at once if the first fails for another reason than its text.
+    Raises LineageError if all queries fail, and at once if the first fails for another reason than its text.
     """
     answers: list[FindAnswer | LineageError] = []
     for query in queries[:MAX_ITEMS]:
@@ -180,10 +184,11 @@ def build_find_result(
 def _format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | LineageError]) -> str:
     """Return the text of the answers to queries. Queries without an answer are named as left out.
 
-    If a patch or a copy of it is shown above, its place is named instead. An equal hint is shown once.
+    If a patch or a copy of it is shown above, its place there is named instead. A repeated hint is shown once.
     """
     blocks: list[str] = []
-    # By commit and path of a patch: its place, and whether it is the first hit there. The others are reduced.
+    # For each patch (commit and path): its place, and whether it is the first hit of an answer. A first hit has more
+    # detail than the others, so only the place of another first hit is named instead of it.
     places: dict[tuple[str, str], tuple[str, bool]] = {}
     hints: set[str | None] = set()
     for query_number, (query, answer) in enumerate(zip(queries, answers, strict=False), 1):

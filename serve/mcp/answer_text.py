@@ -144,7 +144,7 @@ def format_trace_answer(answer: TraceAnswer) -> str:
 
 
 def format_related_answer(answer: RelatedAnswer) -> str:
-    """Return the text about related files: those that change together, owners, recent work and hot spots."""
+    """Return the text about related files: files that change together, owners, recent work and hot spots."""
     details = answer.meta.related
     lines = [f"Files that change with {escape_line(details.path)} ({details.count_phrase}):"]
     lines += map(_format_related_file, answer.hits)
@@ -190,9 +190,9 @@ def describe_error(error: LineageError) -> str:
 def format_show_answer(answer: ShowAnswer, *, is_described: bool = False, is_short: bool = False) -> str:
     """Return the text of an answer of `show_commit`: the commit, its files, and the text of one of them.
 
-    `is_described`: the client has the description of the commit, so one line names it. `is_short`: the commit is one of
-    several, so its email, parents and later files are omitted, and with a diff the message below the subject and the
-    context lines, too.
+    `is_described`: the text of an earlier item has the description of the commit, so one line names it. `is_short`: the
+    commit is one of several, so the author's email, the parents and all files but the first MAX_SHORT_FILES are
+    omitted. If there is a diff, the body of the message and the context lines of the diff are omitted, too.
     """
     commit, diff, content = answer.commit, answer.diff, answer.content
     subject = _split_message(commit.commit_message)[0]
@@ -223,7 +223,7 @@ def _describe_change_hit(hit: ChangeHit) -> str:
 
 
 def _format_change_files(hit: ChangeHit, copies: Sequence[int]) -> Iterator[str]:
-    """Yield the files and lines of a hit. `copies`: numbers of earlier hits with the same patch, which has the same."""
+    """Yield the files and lines of a hit. `copies`: numbers of earlier hits with the same patch; the first is named."""
     if copies:
         yield f"same change as {copies[0]}"
         return
@@ -344,7 +344,7 @@ def _shorten(line: str, max_chars: int = MAX_LINE_CHARS) -> str:
 
 
 def _describe_files(hit: PatternHit) -> str:
-    """Return the files in the hit's order with counts of changed lines, and the kind of change of the shown one."""
+    """Return the files in the hit's order with counts of changed lines; for the shown file, also the kind of change."""
     names = []
     for file in hit.files:
         change_kind = f" {hit.change_kind}" if file.path == hit.file_path else ""
@@ -360,12 +360,12 @@ def _format_line_counts(added: int | None, removed: int | None) -> str:
 
 
 def _format_date(commit_date: str, author_date: str | None) -> str:
-    """Return the author's day with the commit's in parentheses, or only the commit's if there is no author date."""
+    """Return the author's day with the commit's day in parentheses; without an author date, only the commit's day."""
     return f"{author_date[:10]} (committed {commit_date[:10]})" if author_date else commit_date[:10]
 
 
 def _split_message(message: str) -> list[str]:
-    """Return the subject and the other lines of a message, without empty ones."""
+    """Return the subject and the other lines of a message, without empty lines."""
     lines = [escape_line(line).strip() for line in message.strip().split("\n")]
     return [lines[0] or "(no message)", *filter(None, lines[1:])]
 
@@ -375,7 +375,7 @@ def _quote(lines: list[str]) -> list[str]:
 
 
 def _fence(text: str | None, language: str = "diff") -> Iterator[str]:
-    """Yield a Markdown code block, whose fence is longer than any in the text."""
+    """Yield a Markdown code block. Its fence is longer than all fences in the text."""
     if text:
         fence = "`" * max([3, *(len(match) + 1 for match in _BACKTICKS.findall(text))])
         yield f"{fence}{language}"

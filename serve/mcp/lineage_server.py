@@ -86,12 +86,13 @@ DEFAULT_COMMITS: Final = 5
 MAX_COMMITS: Final = 100
 # Default length of an answer of `show_commit`: a diff of about 100 lines.
 DEFAULT_SHOW_TOKENS: Final = 2_000
-# Smallest share of an item of a list of commits: a few lines below its subject.
+# Minimum length of the answer about one of several commits: a few lines below its subject.
 MIN_SHOW_TOKENS: Final = 150
-# Maximum number of items of each list about related files, and tokens reserved for all lists together.
+# Maximum number of items of each list about related files.
 MAX_RELATED_ITEMS: Final = 5
+# Number of tokens that are reserved for all lists about related files together.
 MAX_RELATED_TOKENS: Final = 300
-# Length of a change in the history of a symbol: about 100 characters.
+# Approximate length of a change in the history of a symbol: 100 characters.
 CHANGE_TOKENS: Final = 30
 
 
@@ -302,7 +303,7 @@ def _search_changes(
 ) -> ItemAnswer:
     """Search for one pattern; see `answer_items`, whose budget is enough for the commits of all patterns.
 
-    `noted`: notes in the texts of earlier items, which later ones omit.
+    `noted`: notes in the texts of earlier items. The texts of later items omit them.
     """
     # Imported here and below, because the database and libgit2 would delay the start of the server.
     from serve.search.exact_search import search_changes
@@ -332,9 +333,9 @@ def _show_commit(
 ) -> ItemAnswer:
     """Show one commit or file; see `answer_items`, whose budget is in tokens.
 
-    `described`: commits of earlier items, whose message the texts of later ones do not repeat. `commit_count`,
-    `path_count`: number of commits and paths of the call. With several commits, their texts are short. With several
-    paths, the error for a path that the commit does not change omits the files that it changes.
+    `described`: commits of earlier items. The texts of later items do not repeat the messages of these commits.
+    `commit_count`, `path_count`: number of commits and of paths in the call. With several commits, their texts are
+    short. With several paths, the error for a path that a commit does not change omits the files that it changes.
     """
     from serve.explain.show_commit import FileNotChanged, limit_length, show_commit
 

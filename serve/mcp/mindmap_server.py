@@ -1,7 +1,7 @@
 """MCP server of mindmaps: tools, resources, a prompt and usage instructions.
 
-As a program it serves one client on stdio without the daemon. Its arguments are the id of the client, and the ids of
-maps to watch at once.
+As a program it serves one client on stdio without the daemon. Its arguments are the id of the client and the ids of
+the maps whose workspaces it watches from the start.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from serve.viewer import discovery
 from stores import mindmap_files
 from stores.errors import LineageError
 
-# Longest wait for an answer. The default is below the time after which clients end a call, 60 s for some.
+# Longest wait for an answer. The default wait is 45 s, because some clients end a call after 60 s.
 MAX_WAIT_SECONDS: Final = 300
 # Maximum number of maps that list_mindmaps returns. If there are more, an agent should search with a query.
 MAX_LISTED: Final = 50
@@ -261,8 +261,8 @@ class MindmapTools:
         you finish.
         """
         sync = WorkspaceSync(self.store, mindmapId, open_git, workspacePath)
-        # The map gets its workspace first, as the watcher watches only that. The watch starts before git runs, so that
-        # no change is missed.
+        # The map gets its workspace first, because the watcher watches only a map's workspace. The watch starts before
+        # git runs, so that no change is missed.
         status = self.watcher.watch(mindmapId, sync.assign_workspace())
         return mindmap_types.build_sync_result(sync.attach_changes(targetNodeId), targetNodeId, status)
 
@@ -346,7 +346,7 @@ def _flatten_inputs(nodes: list[mindmap_types.NodeInput]) -> list[NewNode]:
 
 
 def _find_git_sync_problem(workspace: str) -> str:
-    """Return the reason if git sync will fail in a workspace, or an empty text."""
+    """Return the reason why sync_git_status will fail in a workspace; an empty text if there is none."""
     try:
         return NOT_A_REPOSITORY if find_git(workspace) is None else ""
     except LineageError as error:

@@ -30,13 +30,13 @@ Action = Literal["read", "create", "modify", "delete", "rename"]
 Style = Literal["solid", "dashed", "animated"]
 Kind = Literal["add", "modify", "fix", "refactor", "rename", "remove", "test"]
 
-# About 4,000 tokens of outline. Agents read larger maps in parts.
+# Maximum number of lines of an outline: about 4,000 tokens. Agents read larger maps in parts.
 MAX_OUTLINE_LINES: Final = 200
-# Links, search results and log entries in one answer. An agent that needs others searches with a query.
+# Maximum numbers of links, found nodes and log entries in one answer. An agent that needs others searches with a query.
 MAX_LINKS_SHOWN: Final = 50
 MAX_NODES_FOUND: Final = 50
 RECENT_ACTIVITY_COUNT: Final = 5
-# About 50,000 tokens; more would fill most of an agent's context.
+# Maximum length of a full answer: about 50,000 tokens. More would fill most of an agent's context.
 MAX_FULL_CHARACTERS: Final = 200_000
 
 
@@ -143,7 +143,7 @@ class CreateResult(ChangeResult):
 
 
 class AttachResult(_ToolOutput):
-    """Answer for attached files. `synced`: their number. `node_id` and `node`: id and label of their node."""
+    """Answer for attached files. `synced`: number of these files. `node_id`, `node`: id and label of their node."""
 
     mindmap_id: str
     message: str
@@ -175,7 +175,7 @@ class MapLine(_ToolOutput):
 
 
 class MapListing(_ToolOutput):
-    """List of maps, newest first. `total` counts those beyond the limit too."""
+    """List of maps, newest first. `total`: number of all maps, including those beyond the limit."""
 
     maps: list[MapLine]
     total: int
@@ -203,7 +203,7 @@ class ResponseTooLarge(LineageError):
 
 
 def add_messages(result: ToolOutput, messages: Collection[str]) -> ToolOutput:
-    """Return an answer with messages of the user; the same one if there are none."""
+    """Return an answer with messages of the user; the unchanged answer if there are none."""
     return result.model_copy(update={"fromUser": list(messages)}) if messages else result
 
 
@@ -271,7 +271,7 @@ def build_map_listing(map_list: MapList, limit: int) -> MapListing:
 def build_view(document: Mindmap, start_id: str, query: str, *, full: bool) -> MapView:
     """Return the subtree of a node as an outline, or its complete nodes and links if `full`.
 
-    With a query, only the nodes that match it. Raises UnknownNode, and ResponseTooLarge if `full`.
+    With a query, return only the nodes that match it. Raises UnknownNode, and ResponseTooLarge if `full`.
     """
     tree.get_node(document, start_id)
     progress = compute_progress(document)
@@ -304,9 +304,9 @@ def build_view(document: Mindmap, start_id: str, query: str, *, full: bool) -> M
 
 
 def _select_lines(document: Mindmap, start_id: str, query: str) -> tuple[list[export.OutlineLine], int]:
-    """Return the outline lines that fit into an answer, and the number of nodes that no line shows.
+    """Return the outline lines that fit into an answer, and the number of other nodes.
 
-    That number omits the nodes that a line counts as hidden below it.
+    Nodes that a line counts as hidden below it are not part of this number.
     """
     if query:
         nodes = list(tree.find_nodes(document, query, start_id))

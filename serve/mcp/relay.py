@@ -7,7 +7,7 @@ in this process; see `lineage_server` and `mindmap_server`.
 If the daemon ends, the relay opens a session with another one: at once if the client waits for an answer, else at its
 next message. It repeats the handshake without showing its answer to the client, and sends unanswered requests again.
 Lineage tools only read, so their calls can be repeated. A lost call of a mindmap tool may have changed a map, so it is
-answered with an error. Batches (arrays of messages) are passed on; a lost one is neither repeated nor answered.
+answered with an error. Batches (arrays of messages) are passed on; a lost batch is neither repeated nor answered.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from serve.daemon.process import READ_BYTES, SUSPENDED_POLL_SECONDS, DaemonPaths
 from stores import locks
 from stores.errors import LineageError, from_os_error
 
-# Maximum number of times that a request is sent. One that crashed two daemons would probably crash a third, and so fail
-# the requests of other clients.
+# Maximum number of times that a request is sent. A request that crashed two daemons would probably crash a third, and
+# make the requests of other clients fail.
 MAX_SENDS: Final = 2
 # Longest wait for outstanding answers after the client has disconnected.
 EXIT_SECONDS: Final = 1.0
@@ -51,7 +51,7 @@ LOST_CALL: Final = (
 class RelayedServer:
     """MCP server of a relay.
 
-    `module` runs it without a daemon. `repeats_calls`: tool calls that a daemon lost are sent to the next one.
+    `module` runs it without a daemon. `repeats_calls`: tool calls that a daemon lost are sent to the next daemon.
     `takes_client`: the module takes the client id and the ids of the maps to watch as arguments.
     """
 
@@ -67,7 +67,7 @@ MINDMAP: Final = RelayedServer("mindmap", "serve.mcp.mindmap_server", repeats_ca
 
 @dataclass(slots=True)
 class Request:
-    """Unanswered request of the client. `sends`: number of sessions that it was sent to."""
+    """Unanswered request of the client. `sends`: number of sessions to which the request was sent."""
 
     line: bytes
     is_call: bool
@@ -102,9 +102,9 @@ class Relay:
         self._is_closing = False
         self._initialize: tuple[int | str, bytes] | None = None  # id and line
         self._initialized = b""  # line of the notification
-        # True after a successful handshake. One that failed, as for a client of a later protocol, is not repeated.
+        # True after a successful handshake. A failed handshake, as of a client of a later protocol, is not repeated.
         self._is_initialized = False
-        # The reader removes requests without the lock: it must continue to read while a large message is being sent.
+        # The reader removes requests without the lock, because it must read on while a large message is being sent.
         self._unanswered: dict[int | str, Request] = {}
 
     def connect(self) -> None:
@@ -185,7 +185,9 @@ class Relay:
         _write(connection, b"".join(lines))
 
     def _read_session(self, connection: socket.socket, repeated_id: int | str | None) -> None:
-        """Write the session's lines to the client until the session ends. Then open another if requests are unanswered.
+        """Write the session's lines to the client until the session ends.
+
+        If requests are then unanswered, open another session.
 
         `repeated_id`: id of a repeated `initialize`, whose answer the client does not get.
         """

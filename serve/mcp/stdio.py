@@ -48,7 +48,7 @@ _ID_PATTERNS: Final = (
 _REQUEST_METHODS: Final = frozenset(
     get_args(request.model_fields["method"].annotation)[0] for request in get_args(ClientRequest)
 )
-# Characters at the start and the end of a line that are searched for the id.
+# Number of characters at the start and at the end of a line in which the id is searched.
 _SEARCHED_CHARS: Final = 300
 
 
@@ -127,7 +127,7 @@ def _open_stdin() -> Any:
 
 
 class MessageStream:
-    """Stream of a client's messages. Invalid lines are answered with an error and skipped, blank ones only skipped."""
+    """Stream of a client's messages. It skips invalid lines, and answers them with an error if they are not blank."""
 
     def __init__(self, incoming: Any, outgoing: Any) -> None:
         self._incoming = incoming
@@ -192,7 +192,7 @@ def _build_parse_error(error: Exception) -> JSONRPCError:
     if isinstance(error, ValidationError):
         problems = error.errors(include_url=False)
         reason = problems[0]["msg"]
-        # The input is the line if it is no valid JSON, the message if it lacks a field, else a part of the message.
+        # The input of a problem is the line if it is invalid JSON, the message if a field is missing, else a field.
         ids = (
             _find_message_id(problem["input"])
             for problem in problems
@@ -208,7 +208,7 @@ def _build_parse_error(error: Exception) -> JSONRPCError:
 
 
 def _find_message_id(content: Any) -> int | str | None:
-    """Return the id of an invalid message, or None. `content`: its object, or its line if that is no valid JSON."""
+    """Return the id of an invalid message, or None. `content`: the message; its line, if that is no valid JSON."""
     if isinstance(content, dict):
         return content["id"] if isinstance(content.get("id"), (int, str)) else None
     if not isinstance(content, str):
@@ -225,7 +225,7 @@ def _report_failures(failures: BaseExceptionGroup[BaseException]) -> int:
     _, server_failures = failures.split(BrokenPipeError)
     if server_failures is None:
         return 0
-    # An OSError comes from stdin or stdout, as tools send theirs to the client.
+    # An OSError comes from stdin or stdout, because tools send their errors to the client.
     _, unexpected_failures = server_failures.split(OSError)
     with suppress(OSError):
         if unexpected_failures is None:

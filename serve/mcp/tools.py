@@ -1,7 +1,7 @@
 """Shared parts of both MCP servers: creation of tools, queue and progress of calls, and the `repository` argument.
 
-The `mcp` library ignores unknown arguments, reports wrong arguments with Pydantic's messages, and hides other errors
-from the model.
+These tools replace the tools of the `mcp` library, which ignore unknown arguments, report wrong arguments with
+Pydantic's messages, and hide other errors from the model.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ MAX_PROBLEMS: Final = 5
 PROGRESS_SECONDS: Final = 2.0
 
 ResultType = TypeVar("ResultType")
-# A client that announces roots may never answer `roots/list`.
+# Maximum wait for the answer to `roots/list`, because a client that announces roots may never answer.
 ROOTS_TIMEOUT_SECONDS: Final = 5.0
-# Null as the type of an optional argument. Schemas omit this type: it would cost as many tokens as a description.
+# Null as the type of an optional argument. Schemas omit this type, because it costs as many tokens as a description.
 HiddenNull = SkipJsonSchema[None]
 
 
 class _TextOrListSchema:
     """Schema of a list of texts that may also be a single text.
 
-    The published schema has only the list: some clients refuse tools with `anyOf`.
+    The published schema has only the list, because some clients refuse tools with `anyOf`.
     """
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
@@ -84,8 +84,8 @@ else:
 def describe_list(description: str | None = None, item_type: str = "string") -> WithJsonSchema:
     """Return the schema of a list of texts or objects, for an argument whose own schema would be longer.
 
-    The argument may also accept a single text. For objects, name the fields in the description: the schema omits them,
-    and errors describe wrong fields.
+    The argument may also accept a single text. For objects, name the fields in the description, because the schema
+    omits them. Errors describe wrong fields.
     """
     return WithJsonSchema({"description": description, "type": "array", "items": {"type": item_type}})
 
@@ -138,7 +138,8 @@ def create_tool(
 class _StrictTool(Tool):
     """Tool that describes wrong arguments in plain language, and reports its errors without the library's prefix.
 
-    `returns_text`: the function returns a `CallToolResult` with text; else the text is the structured content as JSON.
+    `returns_text`: the function returns a `CallToolResult` whose text is sent. Otherwise, the text is the structured
+    content in JSON.
     """
 
     returns_text: bool = False
@@ -228,9 +229,9 @@ def _format_argument_error(tool: Tool, arguments: dict[str, Any], error: Validat
 
 
 def _is_redundant_list_error(problem: Any, names_with_wrong_item: Collection[str | int]) -> bool:
-    """Check for a "should be a string" problem of a list that another problem describes by its wrong item."""
-    is_list_no_text = problem["type"] == "string_type" and isinstance(problem["input"], list)
-    return is_list_no_text and problem["loc"][0] in names_with_wrong_item
+    """Check for a problem that says that a list should be a text, if another problem names the list's wrong item."""
+    is_list_instead_of_text = problem["type"] == "string_type" and isinstance(problem["input"], list)
+    return is_list_instead_of_text and problem["loc"][0] in names_with_wrong_item
 
 
 def _format_argument_path(problem: Any, arguments: Any) -> str:
@@ -375,9 +376,10 @@ class RepositoryResolver:
 
         Also set it as the PATH argument of the commands that answers and errors suggest.
 
-        Without a name, it is the server's directory if that is in a repository, else the first client root that is in
-        one. Raises BadRequest for an unknown or ambiguous name, and NotARepository, whose hint lists indexed
-        repositories. Call it in a worker thread of anyio.
+        Without a name, return the server's directory if it is in a repository, else the first root of the client that
+        is in a repository. Call it in a worker thread of anyio.
+
+        Raises BadRequest for an unknown or ambiguous name, and NotARepository, whose hint lists indexed repositories.
         """
         path = self._find_path(name, context)
         set_path_argument(path)
@@ -424,7 +426,7 @@ def _list_client_roots(context: Context[Any, Any]) -> list[Path]:
 
 
 def _parse_root(uri: str) -> Path | None:
-    """Return the path of a `file` URI; None for another one."""
+    """Return the path of a `file` URI; None for any other text."""
     try:
         parts = urlsplit(uri)
     except ValueError:

@@ -26,11 +26,12 @@ from stores.mindmap_files import NoSuchMindmap, format_file_name
 
 # Interval at which a call that waits for an answer checks for a change of the map.
 POLL_SECONDS: Final = 0.25
-# Interval at which such a call also checks whether a page is open, with a local HTTP request.
+# Interval at which a waiting call also checks whether a page is open, with a local HTTP request.
 PAGE_CHECK_SECONDS: Final = 5.0
-# Negative checks in a row that end a wait. After one, the page may come back: it was reloaded, or its viewer restarted.
+# This many checks in a row without an open page end a wait. After one check, the page may come back, because it was
+# reloaded or its viewer restarted.
 CHECKS_WITHOUT_PAGE: Final = 2
-# Interval of these checks until the first one that finds a page open, so that a wait without a page ends soon.
+# Interval of these checks until one of them finds a page open, so that a wait without a page ends soon.
 FIRST_PAGE_SECONDS: Final = 1.0
 
 
@@ -57,7 +58,8 @@ class UserMessages:
             if not pending:
                 return result
             check_cancelled()  # nobody reads the answer to a cancelled call
-            # After the call, because it may fail. Listed before it, because it may remove the node or the map.
+            # Messages are marked as delivered after the call, because it may fail. They are listed before the call,
+            # because it may remove their node or map.
             return add_messages(result, self._deliver(mindmap_id, pending)[0].values())
 
         return call_and_add_messages
@@ -117,8 +119,8 @@ class UserMessages:
         """Mark the pending messages of the map as delivered; return them and the changed map.
 
         `pending`: messages that were pending before the call. If the call removed their node or map, they are returned
-        too. Messages that another session received meanwhile are not. If the map cannot be read or written, its
-        messages stay pending, and the returned map is None.
+        too. Messages that another session received meanwhile are not returned. If the map cannot be read or written,
+        its messages stay pending, and the returned map is None.
         """
         messages: dict[str, str] = {}
 
