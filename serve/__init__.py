@@ -21,7 +21,7 @@
 - `process`: Termination signals, standard streams and memory
 - `references`: References in commit messages: issues, pull requests, tickets, trailers
 - `related_types`: Request and answer of `find_related_files`, and their JSON
-- `repositories`: Names and paths of indexed repositories; access to their index, by SQL, and to git
+- `repositories`: Names and paths of indexed repositories; access to their indexes by SQL, and to git
 - `search`: Search of the history: `find_pattern` and `search_changes`
 - `server_common`: Parts shared by the servers: queue of calls, shutdown signals, access log
 - `setup`: Setup of a repository and of MCP clients: hooks, agent instructions, ignore patterns,

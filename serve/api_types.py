@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 # Smallest and largest number of commits of `find_pattern` and `explain_change`.
 MIN_HITS: Final = 1
 MAX_HITS: Final = 20
-# Lengths in UTF-16 code units. The daemon accepts requests of 1 MiB, and ASCII JSON needs up to six bytes for a unit.
+# Maximum lengths of a query and of a filter in UTF-16 code units. The daemon accepts requests of 1 MiB, and ASCII JSON
+# needs up to six bytes for a unit.
 MAX_QUERY_LENGTH: Final = 100_000
 MAX_FILTER_LENGTH: Final = 10_000
 
 # `10:42`, `10:`, `:42` and `42`; also `:` and an empty text, which `parse_line_range` rejects.
-# At most 18 digits: more lines than any file has, and the number fits in 64 bits.
+# At most 18 digits, because no file has more lines, and such a number fits in 64 bits.
 LINE_RANGE: Final = re.compile(r"(?P<start>[0-9]{1,18})?(?:(?P<colon>:)(?P<end>[0-9]{1,18})?)?")
 LINE_RANGE_HINT: Final = (
     "Give lines as `START:END`, from 1 and inclusive: `10:42`, `:42`, `10:`, or `42` for one line."
 )
-# Optional fields: left out of the JSON if None or (). The keys name the object: `hits` for each hit, the others for
-# objects in `meta`.
+# Fields that are left out of the JSON if they are None or (). The key `hits` stands for each hit. The other keys are
+# the names of objects in `meta`.
 _OPTIONAL_FIELDS: Final = {
     "hits": ("author_date", "diff_excerpt", "matched", "weak", "repository", "references", "release", "also"),
     "explain": (
@@ -62,7 +63,7 @@ class NamedRepository:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """First release of a commit: of the tags that contain the commit, the one with the oldest `date`."""
+    """First release of a commit: the tag with the oldest `date` among the tags that contain the commit."""
 
     tag: str
     date: str
@@ -204,7 +205,10 @@ def select_fields(hits: list[dict[str, Any]], fields: Sequence[str], hit_type: t
 
 
 def drop_empty_fields(name: str, value: Any) -> Any:
-    """Return `value` without its empty optional fields. `name`: key in `_OPTIONAL_FIELDS`; others have none."""
+    """Return `value` without its empty optional fields.
+
+    `name`: name of the object. One that is no key of `_OPTIONAL_FIELDS` has no optional fields.
+    """
     optional_fields = _OPTIONAL_FIELDS.get(name, ())
     if not optional_fields:
         return value

@@ -207,7 +207,7 @@ class Engine:
         self._searcher: PatternSearcher | None = None
 
     def find(self, request: FindRequest, path: Path, precision: Precision = Precision.FULL) -> FindAnswer:
-        """Search the repository at `path`; `precision` is that of the cross-encoder. See `PatternSearcher.find`."""
+        """Search the repository at `path`; see `PatternSearcher.find`. `precision`: precision of the cross-encoder."""
         answer = self._get_searcher().find(request, path, reranker=self._create_reranker(precision))
         return _note_clamped_limit(answer, request.k)
 
@@ -250,7 +250,7 @@ class Engine:
         return Explainer(self.home, self._reader_pools)
 
     def _create_reranker(self, precision: Precision) -> CrossEncoderReranker:
-        # Imported here rather than in __init__: explain requests need neither Arrow nor NumPy.
+        # Imported here rather than in __init__, because explain requests need neither Arrow nor NumPy.
         from serve.search.rerank import CrossEncoderReranker
 
         return CrossEncoderReranker(partial(self.models.get_cross_encoder, precision))

@@ -42,7 +42,9 @@ class ChangeSearchRequest:
 
     - `pattern`: text, or with `is_regex` a regular expression in the syntax of RE2.
     - `only_added`: keep only the files to which the commit adds more occurrences of the text than it removes. With
-      `is_regex`: the files to which it adds a matching line. `only_removed`: the reverse.
+      `is_regex`: the files to which it adds a matching line.
+    - `only_removed`: keep only the files from which the commit removes more occurrences of the text than it adds. With
+      `is_regex`: the files from which it removes a matching line.
     - `limit`: number of commits to return. `max_files`, `max_lines`: number of files and of lines for each commit.
     - `path`, `since`, `until`, `author`, `commit_range`: filters as in `FindRequest`.
     """
@@ -85,7 +87,7 @@ class MatchingFile:
     """File of a commit with matching lines.
 
     `added`: number of occurrences of the text in the added lines, or number of added lines that match the regular
-    expression. `removed`: the same for the removed lines. `lines`: the first matching lines.
+    expression. `removed`: the same number for the removed lines. `lines`: the first matching lines.
     """
 
     path: str
@@ -97,7 +99,7 @@ class MatchingFile:
 
 @dataclass(frozen=True, slots=True)
 class ChangeHit:
-    """Commit that adds or removes the text. `files`: the first files; `file_count` counts all.
+    """Commit that adds or removes the text. `files`: the first matching files. `file_count`: number of all of them.
 
     `references`, `release` and `also` are as in `PatternHit`.
     """
@@ -119,9 +121,9 @@ class ChangeHit:
 class ChangeSearchDetails:
     """Counts and order of the commits of an answer.
 
-    `commits`: number of matching commits. `shown`: number of those in the answer. `last`: the last commit without its
-    files, such as the oldest one if the newest come first; None if all are shown. `limitation`: what the search leaves
-    out; None if it found commits.
+    `commits`: number of matching commits. `shown`: number of commits in the answer. `last`: the last matching commit of
+    the order, such as the oldest one if the newest come first, without its files; None if all commits are shown.
+    `limitation`: what the search leaves out; None if it found commits.
     """
 
     commits: int
@@ -180,7 +182,7 @@ class ShowRequest:
 
     - `commit`: revision, or `REVISION:PATH` for the file as it was.
     - `path`: file whose diff to show. With `lines` (`START:END`), those lines of the file as it was.
-    - `max_tokens`: approximate maximum length of the diff or file; None for no limit.
+    - `max_tokens`: approximate maximum length of the message and the files, diff or content; None for no limit.
     """
 
     commit: str
@@ -193,8 +195,8 @@ class ShowRequest:
 class CommitFile:
     """File that a commit changes.
 
-    `added`, `removed`: numbers of lines; None if they are unknown, and `limitation` says why. `old_path`: path before a
-    rename, else None.
+    `added`, `removed`: numbers of added and removed lines; None if they are unknown. `limitation`: reason why they are
+    unknown, else None. `old_path`: path before a rename, else None.
     """
 
     path: str
@@ -345,7 +347,7 @@ class TraceDetails:
 
     - `symbol`: the newest name, as `PATH:Class.method`.
     - `at_head`: definitions of the symbol at HEAD; empty if HEAD has none.
-    - `commits`: number of commits that changed the symbol. `steps`: number of their changes by kind.
+    - `commits`: number of commits that changed the symbol. `steps`: number of their changes of each kind.
     - `shown`: number of changes in the answer.
     - `limitation`: what the answer may lack.
     """

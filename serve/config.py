@@ -105,7 +105,7 @@ def list_config_directories(environment: Mapping[str, str] | None = None) -> dic
 
 
 def build_daemon_environment(home: Path) -> dict[str, str]:
-    """Return the environment for the daemon of `home`: this process's, without GIT_ variables.
+    """Return the environment for the daemon of `home`: the environment of this process without GIT_ variables.
 
     git sets these variables for a hook of one repository, but the daemon serves all repositories.
     """
@@ -127,7 +127,7 @@ def build_git_config_key() -> str:
 
 
 def configure_libraries(environment: MutableMapping[str, str] | None = None) -> None:
-    """Set the variables of `LIBRARY_ENVIRONMENT` that are unset in `environment`, by default in this process's.
+    """Set the unset variables of `LIBRARY_ENVIRONMENT` in `environment`, by default the environment of this process.
 
     Affects modules imported, and processes started, after the call.
     """

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from serve.explain_types import ExplainHit
     from serve.find_types import PatternHit
 
-# Possible copies to compare with each commit. Only commits of bots have more of them.
+# Maximum number of possible copies that are compared with a commit. Only commits of bots have more.
 MAX_COPY_CANDIDATES: Final = 8
 # Commits with more or larger files are not compared, because that would delay an answer. Copied commits are small.
 MAX_COMPARED_FILES: Final = 100
 MAX_COMPARED_FILE_BYTES: Final = 1 << 20
 _REMOTE_URL: Final = re.compile(r"remote\.(?P<remote>.+)\.url")
-# `owner/repo.git` in `https://host/owner/repo.git` and `git@host:owner/repo.git`. It may have more than two parts.
+# `owner/repo.git` in `https://host/owner/repo.git` and `git@host:owner/repo.git`. The name may have more parts.
 _REMOTE_NAME: Final = re.compile(r"(?:://[^/]+/|^[^/:]+:)/?(?P<name>[^/]+(?:/[^/]+)+)/?$")
 
 Hit = TypeVar("Hit", "PatternHit", "ExplainHit", "ChangeHit", "CommitDetails")
@@ -142,7 +142,7 @@ class EvidenceLoader:
     def find_referring_commits(
         self, load_messages: Callable[[Collection[str]], Mapping[str, str]], numbers: Collection[str]
     ) -> frozenset[str]:
-        """Return the commits whose message names one of the numbers, and those that one of these pull requests merged.
+        """Return the commits whose message names one of the numbers, or whose pull request has one of the numbers.
 
         A number counts only if a message closes it or calls it a pull request; otherwise it may be a color (`#333`).
 
@@ -167,9 +167,10 @@ class EvidenceLoader:
         return frozenset(merged_commits.union(*(naming_commits[number] for number in confirmed_numbers)))
 
     def find_copies(self, shas: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return the copies of commits, which have the same patch, by the sha of the given commit.
+        """Return for each commit its copies, which are other commits with the same patch.
 
-        A commit without possible copies is left out. One whose possible copies have other patches has an empty tuple.
+        A commit without possible copies is left out. A commit whose possible copies all have other patches has an empty
+        tuple.
         """
         new_shas = [sha for sha in shas if sha not in self._possible_copies]
         if self.find_candidates and new_shas:
@@ -201,7 +202,7 @@ class EvidenceLoader:
         return {}
 
     def _list_references(self, sha: str, message: str) -> tuple[Reference, ...]:
-        """Return the references of a message. If none is a pull request, the one that merged the commit comes first."""
+        """Return the references of a message. If none is a pull request, put the one that merged the commit first."""
         references = parse_references(message, self.own_names)
         if any(reference.kind == PULL_REQUEST for reference in references) or sha not in self.merges:
             return references
@@ -222,8 +223,8 @@ class EvidenceLoader:
 def parse_remote_names(configuration: Sequence[tuple[str, str]]) -> frozenset[str]:
     """Return the names of a repository at its main remote, such as `owner/repo`, in lower case.
 
-    The main remote is `upstream`, else `origin`, else the only one. `upstream` comes first, because the issues and pull
-    requests of a fork are not those that its messages mean. `configuration`: names and values of git settings.
+    The main remote is `upstream`, else `origin`, else the only remote. `upstream` comes first, because messages in a
+    fork mean the issues and pull requests of the original. `configuration`: names and values of git settings.
     """
     names: defaultdict[str, set[str]] = defaultdict(set)
     for setting, value in configuration:

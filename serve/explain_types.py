@@ -16,7 +16,7 @@ from serve.api_types import (
 from serve.errors import BadRequest
 from serve.references import Reference
 
-# Names no command-line option, because MCP clients pass the first and the last line as two arguments.
+# This hint names no command-line option, because MCP clients pass the first and the last line as two arguments.
 LINE_NUMBER_HINT: Final = "The first line is 1, and ranges include both ends."
 
 # Approximate memory of an `ExplainedLine` without its text.

@@ -40,9 +40,10 @@ from stores.hunk_details import Connection
 from stores.index_copy import IndexHolder
 from stores.index_location import IndexLocation
 
-# Speed of an index run in commits per second and processor: until commits can be found by words, and until by meaning.
-# Measured on two processors: flask's 5,531 commits took 15 s and 227 s.
+# Commits per second and processor that an index run makes searchable by words. flask's 5,531 commits took 15 s on two
+# processors.
 WORDS_COMMITS_PER_SECOND: Final = 180.0
+# Commits per second and processor that a complete index run makes searchable by words and by meaning. flask took 227 s.
 COMMITS_PER_SECOND: Final = 12.0
 
 
@@ -182,7 +183,7 @@ def add_range(
     connection: Connection,
     commit_range: CommitRange | None,
 ) -> IndexStatus:
-    """Return the status with the coverage of a range, and with its commits added to the reachable ones.
+    """Return the status with the coverage of a range, and with the commits of the range added to the reachable commits.
 
     Without a range, return the status unchanged.
     """
@@ -217,7 +218,7 @@ def load_recorded_state(connection: Connection) -> RecordedState:
 
 
 def _compute_vector_share(connection: Connection, summary: IndexSummary) -> float:
-    # Counting takes longer than the rest of a status. After a finished run, every text has a vector.
+    # Counting takes longer than the rest of a status. After a finished run it is not needed: every text has a vector.
     is_complete = summary.completed_commit == summary.last_indexed_commit
     return 1.0 if is_complete else history.compute_vector_share(connection)
 

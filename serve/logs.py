@@ -9,7 +9,7 @@ from typing import Final
 
 from serve.text import add_path_to_commands, escape_controls
 
-# Python's levels for those of `config.LOG_LEVELS`. Python has none below debug.
+# Python's level for each level of `config.LOG_LEVELS`. Python has no level below debug.
 _LEVELS: Final = {
     "off": logging.CRITICAL + 1,
     "error": logging.ERROR,

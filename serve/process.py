@@ -1,7 +1,7 @@
 """Signals, standard streams and memory of a program.
 
 - Signals: SIGTERM and SIGHUP raise KeyboardInterrupt, so that a command shuts down cleanly as on Ctrl-C.
-- Streams: `configure_streams` makes stdin, stdout and stderr UTF-8, and replaces closed ones by /dev/null. A failed
+- Streams: `configure_streams` makes stdin, stdout and stderr UTF-8, and replaces closed streams by /dev/null. A failed
   write to stdout raises `OutputWriteError`.
 - Memory: the size of this process, and imports without garbage collection.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Delay before a signal that arrived during an import is raised again.
 RETRY_SECONDS: Final = 0.02
-# Number of such delays in a process, 5 s in all. After them, a signal ends even an import that hangs.
+# Maximum number of these delays in a process, 5 s in all. After them, a signal ends even an import that hangs.
 MAX_RETRIES: Final = 250
 IMPORT_SYSTEM_FILE: Final = "<frozen importlib._bootstrap>"
 # Error handler that prints bytes of a path that are not UTF-8 as escapes.
@@ -58,8 +58,8 @@ def compute_signal_exit_code(number: int) -> int:
 def handle_termination_signals() -> Iterator[ReceivedSignal]:
     """Raise KeyboardInterrupt in the body on SIGINT, SIGTERM and SIGHUP.
 
-    Yields the last received signal. Signals that are ignored (as SIGHUP under nohup) or have another handler stay so.
-    An import postpones the exception, because C extensions would lose it or crash.
+    Yields the last received signal. Signals that are ignored (as SIGHUP under nohup) or have another handler are left
+    alone. An import postpones the exception, because C extensions would lose it or crash.
     """
     received_signal = ReceivedSignal()
 
@@ -97,7 +97,7 @@ def handle_termination_signals() -> Iterator[ReceivedSignal]:
 
 
 def exit_on_termination_signals(exit_process: Callable[[int], NoReturn]) -> None:
-    """On SIGINT, SIGTERM and SIGHUP, call `exit_process` with the exit code for the signal. Ignored signals stay so.
+    """On SIGINT, SIGTERM and SIGHUP, call `exit_process` with the exit code of the signal. Skip ignored signals.
 
     The signal handler itself exits, because an exception would wait for a thread that reads stdin.
     """
@@ -147,7 +147,7 @@ def measure_resident_bytes() -> int | None:
 
 
 def configure_streams() -> None:
-    """Make stdin, stdout and stderr UTF-8, and open /dev/null for those that are closed.
+    """Make stdin, stdout and stderr UTF-8, and open /dev/null for closed streams.
 
     A stream that other code has replaced, such as a test, stays unchanged.
     """

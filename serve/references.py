@@ -14,9 +14,9 @@ from typing import Final
 
 from serve.text import SHORT_SHA_DIGITS, escape_line
 
-# References to return of each group in `_GROUPS`. The messages of some dependency updates quote whole changelogs.
+# Maximum number of references of each group in `_GROUPS`, because some dependency updates quote whole changelogs.
 MAX_REFERENCES: Final = 12
-# Characters of a trailer. A longer trailer is cut.
+# Maximum number of characters of a trailer. A longer trailer is cut.
 MAX_TRAILER_CHARS: Final = 200
 # Characters at the start of a message in which to look for numbers, tickets and advisories.
 MAX_SCANNED_CHARS: Final = 20_000
@@ -30,9 +30,9 @@ TRAILER: Final = "trailer"
 
 # Kinds that the text of an answer shows beside a hit. They have short texts.
 SHOWN_KINDS: Final = NUMBERED_KINDS | {"ticket", "advisory"}
-# Number of references, and of copies of a commit, that the text of an answer shows beside a hit.
+# Maximum number of references, and of copies of a commit, that the text of an answer shows beside a hit.
 MAX_SHOWN: Final = 3
-# Groups of kinds, in the order of `parse_references`.
+# Groups of kinds, in the order in which `parse_references` returns their references.
 _GROUPS: Final = (SHOWN_KINDS, frozenset({"reverts", "cherry_picked_from"}), frozenset({TRAILER}))
 
 _REPOSITORY: Final = r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)+"
@@ -211,8 +211,8 @@ def parse_trailers(message: str) -> list[tuple[str, str]]:
     """Return the key and value of each trailer, by the rules of git.
 
     A trailer is a line `Key: value` in the last paragraph. Lines after it that begin with white space continue its
-    value. The last paragraph has trailers if all its lines are trailers, or if at least a quarter of them are and git
-    itself added one of these. If the message has only one paragraph, it has none.
+    value. The last paragraph has trailers if all its lines are trailers, or if at least a quarter of them are trailers
+    and git itself added one of these. A message of only one paragraph has no trailers.
     """
     lines = message.replace("\r\n", "\n").rstrip().split("\n")
     blank_lines = [number for number, line in enumerate(lines) if not line.strip()]
@@ -275,7 +275,7 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
     text = message.strip()[:MAX_SCANNED_CHARS]
     subject = text.partition("\n")[0].rstrip()
     squash_start = _find_squash_suffix(subject)
-    # End of the last number that the message closes, because `closes #1, #2` closes both. At first it is out of reach.
+    # End of the last number that the message closes, because `closes #1, #2` closes both. At first none is near.
     closing_end = -_WORD_WINDOW - 1
     for match in _REFERENCE.finditer(text):
         if match["advisory"]:

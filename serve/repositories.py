@@ -1,4 +1,4 @@
-"""Names and paths of indexed repositories; access to the index of a repository, by SQL, and to git.
+"""Names and paths of indexed repositories; access to their indexes by SQL, and to git.
 
 Every program imports this module, so functions import the database, the encoders and libgit2 when they need them.
 """
@@ -58,8 +58,8 @@ def find_index(home: Path, repository: Repository) -> IndexLocation | None:
 def list_repositories(home: Path) -> list[NamedRepository]:
     """Return the repositories that have an index, sorted by name.
 
-    The name of a repository is that of its directory, without `.git`. Repositories whose directories have the same name
-    are named by their paths.
+    The name of a repository is the name of its directory, without `.git`. Repositories whose directories have the same
+    name are named by their paths.
     """
     paths = sorted({location.path for location in list_indexes(home) if location.database.exists()})
     counts = Counter(map(_get_name, paths))
@@ -81,7 +81,7 @@ def resolve_repositories(home: Path, names: Iterable[str], cwd: Path) -> list[Na
     """Return the indexed repositories with these names or paths, each once; `*` stands for all.
 
     Paths may be relative to `cwd`. Raises BadRequest if nothing is indexed or named, and for a name that no indexed
-    repository or several have.
+    repository has, or that several have.
     """
     indexed_repositories = list_repositories(home)
     if not indexed_repositories:
@@ -177,9 +177,9 @@ def _get_encoder(name: EncoderName) -> Encoder:
 
 
 def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path) -> NamedRepository:
-    """Return the one of the indexed `repositories` that has this name, or that contains this path.
+    """Return the indexed repository that has this name, or that contains this path.
 
-    Raises BadRequest if there is none, or if several have the name.
+    `repositories`: all indexed repositories. Raises BadRequest if none fits, or if several have the name.
     """
     if repository := _find_by_name(name, repositories):
         return repository
@@ -237,7 +237,8 @@ def _get_name(path: Path) -> str:
 def _build_identity_checks(repository: Repository) -> tuple[Callable[[], str | None], Callable[[str], bool]]:
     """Return two functions that identify the repository.
 
-    The first returns its first commit; None if it has no commits. The second returns whether it has a given commit.
+    The first function returns the repository's first commit; None if it has no commits. The second function returns
+    whether the repository has a given commit.
     """
     head = repository.read_head()
     return lambda: repository.find_root_commit(head) if head else None, repository.contains

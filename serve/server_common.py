@@ -23,7 +23,7 @@ from pipeline.workers import count_usable_cpus
 if TYPE_CHECKING:
     from tornado.web import RequestHandler
 
-# Slots for each CPU: while one call waits for an index or git, another one uses the CPU.
+# Number of slots for each CPU, because one call can use the CPU while another one waits for an index or git.
 CALLS_PER_CPU: Final = 2
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class CallQueue:
         self._sequence_numbers = count()
 
     def create_client(self) -> CallClient:
-        """Return a new client. Its turn comes after those of the clients that wait already."""
+        """Return a new client. Its turn comes after the turns of clients that wait already."""
         return CallClient(next(self._sequence_numbers))
 
     @property

@@ -34,16 +34,16 @@ UNREADABLE_HINT: Final = "`lineage index` lists them and says how to get them."
 LEADS_HEADING: Final = "Leads: possible sources of the lines (guesses):"
 # Digits of an abbreviated sha on a terminal.
 SHA_DIGITS: Final = 12
-# Digits of an abbreviated sha for agents, which pay for each. In ten million objects, fewer than one sha of ten digits
-# in 100,000 is ambiguous.
+# Digits of an abbreviated sha for agents, which pay for each digit. In ten million objects, fewer than one sha of ten
+# digits in 100,000 is ambiguous.
 SHORT_SHA_DIGITS: Final = 10
 
-# Visible symbols for control characters. Commit messages are untrusted: escape sequences must not reach the terminal.
+# Visible symbols for control characters, because escape sequences in commit messages must not reach the terminal.
 _CONTROL_PICTURES: Final = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
 # Bidirectional controls can make a text look like another one. Right-to-left letters do not need them.
 _BIDI_CONTROLS: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-# Characters without a glyph, and line separators: with them, a text can say to a model what people do not see. Joiners
-# (U+200C, U+200D) and variation selectors (U+FE00 to U+FE0F) are not among them: emoji and some scripts need them.
+# Characters without a glyph, and line separators, with which a text can say to a model what people do not see. Joiners
+# (U+200C, U+200D) and variation selectors (U+FE00 to U+FE0F) are left out, because emoji and some scripts need them.
 _INVISIBLE_CHARACTERS: Final = (
     *(0x00AD, 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180E, 0x200B, 0x2028, 0x2029),
     *(*range(0x2060, 0x2066), *range(0x206A, 0x2070), 0x3164, 0xFEFF, 0xFFA0),
@@ -146,7 +146,7 @@ def _format_git_directory_option(path: Path) -> str:
 
 
 def describe_vector_share(share: float) -> str:
-    """Return a phrase about the share of the changes that have a vector, rounded down, so that 99.9 % is not all."""
+    """Return a phrase about the share of changes with a vector, rounded down, so that 99.9 % does not become 100 %."""
     return f"vectors for {int(share * 100)} % of the changes"
 
 
