@@ -77,7 +77,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Possible earlier commit of a line. `text`: literal or name that both have, or text that the line replaced."""
+    """Possible earlier commit of a line. `text`: the line's search term that it adds, or the line that was replaced."""
 
     commit_sha: str
     file_path: str
@@ -92,7 +92,8 @@ class LineSearcher:
     searched line, `_removals` has the changes that may have removed it before, newest first. For each search term and
     file suffix, `_first_additions` has the first changes that add the term to a file with this suffix. For each set of
     full-text terms, `_candidates` has the changes whose text has all of them, oldest first. For each commit,
-    `_texts_by_commit` has its searched lines, and `_repeated_keys` the keys of those that its first parent repeats.
+    `_texts_by_commit` has its lines that were searched. For each commit, `_repeated_keys` has the keys (`build_key`) of
+    these lines that its first parent has more than once.
     """
 
     repository: Repository
@@ -123,13 +124,9 @@ class LineSearcher:
         At most MAX_SEARCHES sets of terms are looked up. Errors of the index are ignored, because the later search
         reports them.
         """
-        terms_of_lines = (_select_terms(text) for line in lines if (text := line.searched_text))
-        terms_of_leads = (
-            _select_lead_terms(term, line.suffix) for line in lines for term in line.search_terms
-        )
-        term_sets = islice(
-            chain(terms_of_lines, terms_of_leads), max(0, MAX_SEARCHES - len(self._candidates))
-        )
+        line_terms = (_select_terms(text) for line in lines if (text := line.searched_text))
+        lead_terms = (_select_lead_terms(term, line.suffix) for line in lines for term in line.search_terms)
+        term_sets = islice(chain(line_terms, lead_terms), max(0, MAX_SEARCHES - len(self._candidates)))
         with suppress(DamagedIndex, IndexBusy, StorageError), self.index.translate_errors():
             self._find_candidates(list(term_sets))
 
@@ -256,7 +253,7 @@ class LineSearcher:
         return count > sum(self._count_term(term, parent, old_path) for parent in parents)
 
     def _count_term(self, term: str, sha: str, path: bytes) -> int:
-        """Return how often a file of a commit has a term. A term that ends within a longer word does not count."""
+        """Return how often a file of a commit has a term. Parts of longer words do not count."""
         text = self._read_text(sha, path)
         if term not in text:  # many times as fast as a regular expression
             return 0
@@ -328,7 +325,10 @@ class LineSearcher:
         return None
 
     def _has_removed(self, change: LineChange, line: UnsourcedLine, parents: Sequence[str]) -> bool:
-        """Check whether a change removed a line from a file that lacks it in `parents`, those of the line's commit."""
+        """Check whether a change removed a line from a file, and the file lacks the line in all `parents`.
+
+        `parents`: parents of the line's commit.
+        """
         # A change of the same second passes: `find_removed` checks whether its commit is an ancestor.
         if change.date > line.date or change.commit_sha == line.commit_sha:
             return False
@@ -389,7 +389,7 @@ def _select_terms(text: str) -> frozenset[str]:
 
 
 def _select_lead_terms(term: str, suffix: str) -> frozenset[str]:
-    """Return full-text terms of a search term and of a file suffix, because the indexed text of a hunk has its path."""
+    """Return full-text terms of a search term and of a file suffix. The indexed text of a hunk includes its path."""
     return _select_terms(term).union(count_terms(suffix))
 
 
@@ -424,7 +424,7 @@ def select_copies(
 
 
 def find_repeated_lines(git: GitProgram, revision: str, texts: Set[str], deadline: Deadline) -> set[str]:
-    """Return the keys of those texts to which more than MAX_EQUAL_LINES lines of a revision are equal.
+    """Return the key of each text that more than MAX_EQUAL_LINES lines of a revision are equal to.
 
     If git fails, return the keys of all texts. Raises GitTimeout at the deadline.
     """
