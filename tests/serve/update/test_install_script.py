@@ -17,7 +17,7 @@ from tests.serve.update.wheels import build_library_wheel, build_wheel, copy_pro
 pytestmark = pytest.mark.timeout(600)  # installers take minutes on a busy machine
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Wheels of 1.0, 1.1 and 1.2rc1 with two versions of their dependency, and of a 3.0 whose dependency is missing."""
     folder = tmp_path_factory.mktemp("releases")

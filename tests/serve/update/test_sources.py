@@ -20,7 +20,7 @@ from tests.serve.update.wheels import build_library_wheel, build_wheel, copy_pro
 pytestmark = pytest.mark.timeout(600)  # installers take minutes on a busy machine
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory of wheels that replace the runtime and build dependencies."""
     folder = tmp_path_factory.mktemp("dependencies")
@@ -30,7 +30,7 @@ def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Wheels of 1.0 and 1.1."""
     folder = tmp_path_factory.mktemp("releases")
