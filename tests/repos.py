@@ -198,7 +198,7 @@ class Repo:
         """Create the merge commit from the work tree, even if the branches bring no change."""
         self.git("add", "--all")
         tree = self.git("write-tree")
-        parents = [f"-p{self.git('rev-parse', name)}" for name in ("HEAD", *names)]
+        parents = [f"-p{name}" for name in ("HEAD", *names)]
         sha = self.git("commit-tree", tree, *parents, stdin=message.encode())
         self.git("merge", "--abort", check=False)
         self.git("reset", "--quiet", "--hard", sha)

@@ -19,15 +19,15 @@ from stores.connections import IndexWriter
 from stores.history import IndexSummary
 from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import get_location, hide_object, run_index
-from tests.repos import Repo
+from tests.repos import Repo, create_once
 
 ALL = ("refs/heads",)
 
 
-@pytest.fixture
-def repo(tmp_path: Path) -> Repo:
+@create_once
+def create_repo(path: Path) -> Repo:
     """Branches `main` (HEAD), `topic/a`, `topic/b` on top of it, and `old`, each with commits of its own."""
-    repo = Repo.create(tmp_path / "repo")
+    repo = Repo.create(path)
     repo.commit_file("base.py", "def base(): pass\n", "Base")
     repo.branch("old")
     repo.commit_file("old.py", "def old(): pass\n", "Old")
@@ -40,6 +40,11 @@ def repo(tmp_path: Path) -> Repo:
     repo.switch("main")
     repo.commit_file("main.py", "def main(): pass\n", "Main")
     return repo
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return create_repo(tmp_path / "repo")
 
 
 def load_summary(repo: Repo, home: Path) -> IndexSummary:

@@ -24,17 +24,17 @@ from serve.references import Reference
 from serve.search.exact_search import search_changes
 from stores import index_copy
 from stores.errors import LineageError
-from tests.repos import Repo
+from tests.repos import Repo, create_once
 from tests.serve.sample_index import build_index
 from tests.serve.search.helpers import find
 
 PULL_REQUEST = Reference("pull_request", "#12")
 
 
-@pytest.fixture
-def repo(tmp_path: Path) -> Repo:
+@create_once
+def create_repo(path: Path) -> Repo:
     """A change on a branch, merged as a pull request and released; another branch has a copy of it."""
-    repo = Repo.create(tmp_path / "repo")
+    repo = Repo.create(path)
     repo.git("remote", "add", "origin", "git@github.com:ada/engine.git")
     repo.commit_file("a.py", "one\ntwo\nthree\nfour\nfive\n", "Count")
     repo.branch("feature")
@@ -44,6 +44,11 @@ def repo(tmp_path: Path) -> Repo:
     repo.merge("feature", message="Merge pull request #12 from ada/feature\n\nAdd a timeout\n\nFixes #3")
     repo.git("tag", "1.0")
     return repo
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return create_repo(tmp_path / "repo")
 
 
 def build_copy(repo: Repo) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from pipeline.git import releases
 from pipeline.git.git_cli import GitProgram, GitTimeout
 from pipeline.git.releases import Tag
 from pipeline.git.repository import open_repository
-from tests.repos import Repo
+from tests.repos import Repo, create_once
 
 TAGGED_AT = datetime(2020, 1, 1, 17, 30, tzinfo=UTC)
 
@@ -35,10 +35,10 @@ def describe(repo: Repo) -> dict[str, str]:
     return {sha: name.partition("~")[0].partition("^")[0] for sha, name in names.items() if name}
 
 
-@pytest.fixture
-def repo(tmp_path: Path) -> Repo:
+@create_once
+def create_repo(path: Path) -> Repo:
     """Two branches with merges, annotated and lightweight tags, and commits that no tag contains."""
-    repo = Repo.create(tmp_path / "repo")
+    repo = Repo.create(path)
     repo.commit_file("a.py", "1\n", "One")
     repo.git("tag", "v1.0")
     repo.commit_file("a.py", "2\n", "Two")
@@ -56,6 +56,11 @@ def repo(tmp_path: Path) -> Repo:
     repo.switch("main")
     repo.commit_file("c.py", "1\n", "Not released")
     return repo
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return create_repo(tmp_path / "repo")
 
 
 def test_equals_git(repo: Repo) -> None:

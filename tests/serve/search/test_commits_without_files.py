@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from serve.excerpts import EXCERPT_LINES
-from tests.repos import Repo
+from tests.repos import Repo, create_once
 from tests.serve.sample_index import build_index
 from tests.serve.search.helpers import FindOptions, find
 
@@ -19,10 +19,10 @@ OCTOPUS = "Gather parser and printer"
 IGNORED_CONFLICT = "Combine both lock files"
 
 
-@pytest.fixture
-def repo(tmp_path: Path) -> Repo:
+@create_once
+def create_repo(path: Path) -> Repo:
     """Repository with an empty root, an empty commit by Grace, and three merges without hunks."""
-    repo = Repo.create(tmp_path / "repo")
+    repo = Repo.create(path)
     repo.commit(ROOT)
     repo.commit_file("src/app.py", "def main():\n    pass\n", "Add an entry point")
     repo.commit(EMPTY, author=GRACE)
@@ -42,6 +42,11 @@ def repo(tmp_path: Path) -> Repo:
     repo.commit_file("package-lock.json", "[2]", "Need two")
     repo.merge("lock", message=IGNORED_CONFLICT, resolution={"package-lock.json": "[1, 2]"})
     return repo
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return create_repo(tmp_path / "repo")
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,15 @@ from serve.search.merged_search import find_in_repositories
 from serve.search.query_hints import EMPTY_CONTEXT, RepositoryContext, parse_hints
 from stores.filters import ReleaseFilter
 from stores.snapshot import LANE_DEPTH
-from tests.repos import Repo
+from tests.repos import Repo, create_once
 from tests.serve.sample_index import WordEncoder, build_index
 from tests.serve.search.helpers import NOW, find
 
 
-@pytest.fixture
-def repo(tmp_path: Path) -> Repo:
+@create_once
+def create_repo(path: Path) -> Repo:
     """Commits about a timeout in two releases; a pull request of two commits, and a commit that closes an issue."""
-    repo = Repo.create(tmp_path / "repo")
+    repo = Repo.create(path)
     repo.commit_file("a.py", "timeout = 1\n", "Add a timeout")
     repo.commit_file("a.py", "timeout = 2\n", "Double the timeout")
     repo.git("tag", "v1.0.0")
@@ -38,6 +38,11 @@ def repo(tmp_path: Path) -> Repo:
     repo.git("tag", "2.0")
     repo.commit_file("e.py", "timeout = 3\n", "Raise the timeout")
     return repo
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return create_repo(tmp_path / "repo")
 
 
 def list_subjects(answer: FindAnswer) -> list[str]:
