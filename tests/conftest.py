@@ -68,8 +68,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of workers for `-n logical`: one more than processors, as many tests wait for programs."""
-    return count_usable_cpus() + 1
+    """Return the number of workers for `-n logical`: two more than processors, as many tests wait for programs.
+
+    On two processors, a tenth of the tests took 10 % less time with four workers than with three; with five, no less.
+    """
+    return count_usable_cpus() + 2
 
 
 @pytest.hookimpl(trylast=True)
