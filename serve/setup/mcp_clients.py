@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ from stores.errors import LineageError
 
 # Programs that `register` adds to clients.
 PROGRAM_NAMES: Final = frozenset({"lineage-mcp", "mindmap"})
+# Field of an entry with which the user turns a server off.
+ENABLED_KEY: Final = "enabled"
 
 
 class ServerNotInstalled(LineageError):
@@ -102,9 +104,11 @@ class Shape:
     config_format: ConfigFormat = config_formats.JSON
 
     def merge_entry(self, server: Server, existing: Entry | None = None) -> Entry:
-        """Return the entry of the server. Fields and variables that the user added to `existing` stay."""
+        """Return the entry of the server. Fields, arguments and variables that the user added to `existing` stay."""
         existing = existing or {}
-        entry = {**existing, **self.build_entry(server)}
+        entry = {**existing, **self.build_entry(_keep_arguments(server, existing))}
+        if ENABLED_KEY in existing:
+            entry[ENABLED_KEY] = existing[ENABLED_KEY]
         existing_variables = existing.get(self.environment_key)
         if not isinstance(existing_variables, dict):
             existing_variables = {}
@@ -117,6 +121,16 @@ class Shape:
         return entry
 
 
+def _keep_arguments(server: Server, entry: Entry) -> Server:
+    """Return the server with the arguments that the entry gives its program, if they begin with the server's own."""
+    words = list_command_words(entry)
+    programs = [PurePath(word).name for word in words]
+    start = programs.index(server.command.name) + 1 if server.command.name in programs else len(words)
+    arguments = tuple(words[start:])
+    has_own_arguments = arguments[: len(server.arguments)] == server.arguments
+    return replace(server, arguments=arguments) if has_own_arguments else server
+
+
 def _build_command_entry(server: Server) -> Entry:
     return {"command": str(server.command), "args": list(server.arguments), "env": {}}
 
@@ -126,7 +140,7 @@ def _build_stdio_entry(server: Server) -> Entry:
 
 
 def _build_local_entry(server: Server) -> Entry:
-    return {"type": "local", "command": [str(server.command), *server.arguments], "enabled": True}
+    return {"type": "local", "command": [str(server.command), *server.arguments], ENABLED_KEY: True}
 
 
 def _build_toml_entry(server: Server) -> Entry:

@@ -212,13 +212,16 @@ class ConfigFile:
             return EditResult(EditAction.CREATED if before is None else EditAction.CHANGED, self.path, backup)
 
     def _write_backup(self, content: bytes, *, keep_existing: bool) -> Path:
-        """Back up the content, and return the path of the backup. A file has one backup, which a new one replaces.
+        """Back up the content, and return the path of the backup. The previous backup is kept beside it, as `.old`.
 
         With `keep_existing`, an existing backup stays. While the file has entries of lineage or mindmap besides the
         edited one, or an entry is updated, the backup is the file without them.
         """
         if keep_existing and self._backup.exists():
             return self._backup
+        previous = file_edit.read_file(self._backup)
+        if previous not in (None, content):
+            file_edit.write_file(self._backup.with_suffix(".old"), previous, mode_source=self._backup)
         file_edit.write_file(self._backup, content)
         self._backup.chmod(0o600)
         return self._backup

@@ -24,6 +24,7 @@ from serve.setup.mcp_clients import (
     find_program,
     find_project_config_file,
     find_user_config_file,
+    list_command_words,
 )
 from serve.setup.register import (
     ConfigFile,
@@ -166,15 +167,54 @@ def test_tracked_file_is_kept(tmp_path: Path, is_committed: bool) -> None:
 
 
 def test_only_managed_variables_change(file: Path) -> None:
-    """LINEAGE_HOME is in the entry only while the user sets it; other variables and fields stay."""
+    """LINEAGE_HOME is in the entry only while the user sets it; other variables, arguments and fields stay."""
     file.parent.mkdir()
     existing = {"command": "/old/lineage-mcp", "args": ["-v"], "env": {"MINE": "1"}, "disabled": True}
     file.write_text(json.dumps({"mcpServers": {"lineage": existing}}))
     get_config_file(file).write(SERVER_WITH_HOME)
-    expected = {"command": "/opt/bin/lineage-mcp", "args": [], "disabled": True}
+    expected = {"command": "/opt/bin/lineage-mcp", "args": ["-v"], "disabled": True}
     assert _read_servers(file) == {"lineage": expected | {"env": {"MINE": "1", "LINEAGE_HOME": "/indexes"}}}
     get_config_file(file).write(SERVER)
     assert _read_servers(file) == {"lineage": expected | {"env": {"MINE": "1"}}}
+
+
+@pytest.mark.parametrize(
+    ("shape", "server", "existing", "expected"),
+    [
+        (
+            "mcpServers",
+            SERVER,
+            ["uvx", "--from", "x", "lineage-mcp", "/repo"],
+            ["/opt/bin/lineage-mcp", "/repo"],
+        ),
+        ("mcp", MINDMAP, ["/my/mindmap", "mcp", "--x"], ["/opt/bin/mindmap", "mcp", "--x"]),
+        ("mcp", MINDMAP, ["/my/mindmap", "serve"], ["/opt/bin/mindmap", "mcp"]),
+        ("mcp", replace(SERVER, arguments=("/b",)), ["lineage-mcp", "/a"], ["/opt/bin/lineage-mcp", "/b"]),
+    ],
+)
+def test_arguments_of_a_hand_edited_entry_stay(
+    file: Path, shape: str, server: Server, existing: list[str], expected: list[str]
+) -> None:
+    """An update keeps the arguments after the program's name, unless the server's own arguments differ."""
+    entry = {"command": existing[0], "args": existing[1:]} if shape == "mcpServers" else {"command": existing}
+    file.parent.mkdir()
+    file.write_text(json.dumps({shape: {server.name: entry | {"enabled": False}}}))
+    get_config_file(file, shape).write(server)
+    written = json.loads(file.read_text())[shape][server.name]
+    assert (list_command_words(written), written["enabled"]) == (expected, False)
+
+
+def test_hand_edited_entry_stays_in_a_backup(file: Path) -> None:
+    """After an update and removal of an entry that the user wrote, the file as they wrote it is in a private backup."""
+    file.parent.mkdir()
+    text = '{"mcpServers": {"lineage": {"command": "/my/lineage-mcp", "args": ["/repo"]}}}'
+    file.write_text(text)
+    file.chmod(0o644)
+    get_config_file(file).write(SERVER)
+    backup = get_config_file(file).remove(SERVER).backup
+    assert backup is not None and "/opt/bin/lineage-mcp" in backup.read_text()
+    old_backup = backup.with_suffix(".old")
+    assert (old_backup.read_text(), stat.S_IMODE(old_backup.stat().st_mode)) == (text, 0o600)
 
 
 def test_change_is_backed_up(file: Path) -> None:
