@@ -35,7 +35,7 @@ PRIVATE_MODE: Final = 0o700
 
 
 class HomeUnusable(LineageError):
-    """Error for a LINEAGE_HOME that is not a directory and cannot be created."""
+    """Error for a LINEAGE_HOME that is not UTF-8, or is not a directory and cannot be created."""
 
 
 class ForeignFolder(LineageError):
@@ -109,11 +109,9 @@ def resolve_location(
     An index at this path belongs to the repository only if the repository has the recorded first commit.
 
     `find_first_commit`: returns the first commit on HEAD, None if there is none; called unless exactly one index
-    belongs to the repository. `has_commit`: returns whether the repository has a commit. Raises HomeUnusable if `home`
-    exists and is not a directory.
+    belongs to the repository. `has_commit`: returns whether the repository has a commit. Raises HomeUnusable.
     """
-    if os.path.lexists(home) and not home.is_dir():
-        raise _build_home_error(home)
+    check_home(home)
     candidates = [
         location for location in find_by_path(home, canonical_path) if has_commit(location.first_commit or "")
     ]
@@ -193,6 +191,17 @@ def _read_recorded_repository(location: IndexLocation) -> tuple[str, str] | None
         # A path that is not UTF-8 is recorded in an escaped form, which would name another file.
         return (str(row[0]), str(row[1])) if row and "\\x" not in row[0] else None
     return None
+
+
+def check_home(home: Path) -> None:
+    """Raise HomeUnusable if `home` is not UTF-8, which DuckDB needs, or exists and is not a directory."""
+    if str(home) != str(home).encode(errors="replace").decode():
+        raise HomeUnusable(
+            f"LINEAGE_HOME is not UTF-8, so no index can be stored there: {str(home)!r}.",
+            hint="Set LINEAGE_HOME to a path with UTF-8 characters only.",
+        )
+    if os.path.lexists(home) and not home.is_dir():
+        raise _build_home_error(home)
 
 
 def create_index_directory(location: IndexLocation) -> None:

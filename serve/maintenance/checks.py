@@ -21,7 +21,7 @@ from serve import index_status
 from serve.config import Settings
 from serve.index_status import IndexStatus, describe_unfinished_run
 from serve.text import SHA_DIGITS, describe_unreadable_remedy, describe_vector_share, format_count
-from stores import database, duckdb_engine, history, maintenance
+from stores import database, duckdb_engine, history, index_location, maintenance
 from stores.compatibility import RESUME_COMMAND, CompatibilityStatus, CompatibilityVerdict
 from stores.connections import MAX_OPEN_WAL_BYTES
 from stores.errors import LineageError
@@ -101,6 +101,7 @@ Check: TypeAlias = Callable[[CheckContext], Iterable[CheckResult]]
 def check_home(context: CheckContext) -> Iterator[CheckResult]:
     """Check that the index directory exists, is writable, and is closed to other users."""
     home = context.settings.home
+    index_location.check_home(home)
     try:
         yield _check_home_directory(home)
     except OSError as error:
@@ -113,8 +114,6 @@ def _check_home_directory(home: Path) -> CheckResult:
         if os.access(parent, os.W_OK | os.X_OK):
             return report_ok("home", f"{home} does not exist yet; the first `lineage index` creates it")
         return report_problem("home", f"{home} cannot be created: you cannot write to {parent}", HOME_HINT)
-    if not home.is_dir():
-        return report_problem("home", f"{home} is not a directory", f"Move it away. Or: {HOME_HINT}")
     if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
         return report_problem("home", f"{home} is not writable", f"Run `chmod u+rwx {quote(str(home))}`.")
     if readable_by_others := sorted(_find_readable_by_others(home)):

@@ -49,6 +49,24 @@ def test_home_that_is_a_file(repo: Repo, home: Path, capfd: pytest.CaptureFixtur
     assert home.read_text() == "mine"
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_home_that_is_not_utf8(
+    repo: Repo,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    """A home that is not UTF-8, in which DuckDB can open no file, is an error before anything is written."""
+    monkeypatch.setenv("LINEAGE_HOME", str(tmp_path / "\udcff"))
+    assert run_command(command, repo) == 1
+    assert capfd.readouterr().err == (
+        f"error: LINEAGE_HOME is not UTF-8, so no index can be stored there: '{tmp_path}/\\udcff'.\n"
+        "  Set LINEAGE_HOME to a path with UTF-8 characters only.\n"
+    )
+    assert run_lineage("explain", "src/tcp.py", repo.path) == 0
+
+
 def test_explain_needs_no_home(repo: Repo, home: Path) -> None:
     """An explanation works without a usable home."""
     home.write_text("mine")

@@ -230,6 +230,8 @@ def test_home(
     file.touch()
     monkeypatch.setenv("LINEAGE_HOME", str(file))
     assert "is not a directory" in run_checks(tmp_path)["home"].found
+    monkeypatch.setenv("LINEAGE_HOME", str(tmp_path / "\udcff"))
+    assert "LINEAGE_HOME is not UTF-8" in run_checks(tmp_path)["home"].found
     if os.getuid():
         monkeypatch.setenv("LINEAGE_HOME", str(home))
         home.chmod(0o500)
