@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -116,13 +117,17 @@ def _check_home_directory(home: Path) -> CheckResult:
         return report_problem("home", f"{home} cannot be created: you cannot write to {parent}", HOME_HINT)
     if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
         return report_problem("home", f"{home} is not writable", f"Run `chmod u+rwx {quote(str(home))}`.")
+    mode = stat.S_IMODE(home.stat().st_mode)
+    if mode & 0o022:
+        found = f"other users may write to {home} (mode {mode:04o})"
+        return report_warning("home", found, f"Run `chmod go-w {quote(str(home))}`.")
     if readable_by_others := sorted(_find_readable_by_others(home)):
         names = ", ".join(path.name for path in readable_by_others[:MAX_NAMED])
         remaining = len(readable_by_others) - MAX_NAMED
         more = f" and {remaining} more" if remaining > 0 else ""
         remedy = f"Run `chmod -R go-rwx {quote(str(home))}`: diffs may contain secrets."
         return report_warning("home", f"other users may read indexes in {home}: {names}{more}", remedy)
-    return report_ok("home", f"{home}, closed to other users")
+    return report_ok("home", f"{home}{'; its indexes are' if mode & 0o077 else ','} closed to other users")
 
 
 def _find_readable_by_others(home: Path) -> Iterator[Path]:

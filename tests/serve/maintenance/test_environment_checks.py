@@ -223,7 +223,13 @@ def test_home(
 ) -> None:
     """An index directory that others may read, that is a file, or that is not writable is reported."""
     home.chmod(0o755)
-    assert run_checks(repo.path)["home"].verdict is OK  # the directories in it are closed
+    result = run_checks(repo.path)["home"]
+    assert (result.verdict, result.found) == (OK, f"{home}; its indexes are closed to other users")
+    home.chmod(0o777)
+    result = run_checks(repo.path)["home"]
+    assert (result.verdict, result.remedy) == (WARNING, f"Run `chmod go-w {home}`.")
+    assert result.found == f"other users may write to {home} (mode 0777)"
+    home.chmod(0o755)
     location.folder.chmod(0o755)
     assert run_checks(repo.path)["home"].found.endswith(f": {location.repo_id}")
     file = tmp_path / "file"
