@@ -117,7 +117,7 @@ def _raise_if_all_failed(answers: Sequence[object]) -> None:
     errors = [answer for answer in answers if isinstance(answer, LineageError)]
     if len(errors) == len(answers):
         texts = dict.fromkeys(map(str, errors))
-        raise errors[0] if len(texts) == 1 else BadRequest("\n".join(texts) or "The list is empty.")
+        raise errors[0] if len(texts) == 1 else BadRequest("\n".join(texts))
 
 
 def _format_item(item: Mapping[str, str]) -> str:

@@ -216,7 +216,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
             items = ({"pattern": text} for text in patterns)
             return answer_items(items, len(patterns), limit * len(patterns), 1, search)
 
-        result = search_all(tools.to_list(pattern))
+        result = search_all(tools.to_list(pattern, "pattern"))
         # A text without hits may be a list of patterns in JSON.
         texts = tools.parse_json_list(pattern) if isinstance(pattern, str) else []
         return search_all(texts) if texts and not (result.structured_content or {})["hits"] else result
@@ -231,7 +231,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         context: Context[Any, Any],
     ) -> Annotated[CallToolResult, ShowResult]:
         files = [{"path": name} for name in tools.to_list(path)] if path else [{}]
-        commits = tools.to_list(commit)
+        commits = tools.to_list(commit, "commit")
         resolved_path = resolver.resolve(repository, context)
         request = ShowRequest("", None, lines, max(max_tokens, MIN_SHOW_TOKENS))  # completed for each item
         show = partial(_show_commit, set(), request, len(commits), len(files), resolved_path, home)

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn, get_args
 
 import anyio
 from mcp.server import MCPServer
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver.context import Context
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.stdio import stdio_server
@@ -74,9 +75,23 @@ def create_server(
         log_level="WARNING",
         subscriptions=False,
     )
+    server.middleware.append(_describe_invalid_parameters)
     if has_tools_only:
         server.remove_handlers("prompts/", "resources/")
     return server
+
+
+async def _describe_invalid_parameters(
+    ctx: ServerRequestContext[Any, Any], call_next: CallNext
+) -> HandlerResult:
+    """Handle a message of the client, and say which of its parameters is invalid; the library does not."""
+    try:
+        return await call_next(ctx)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        field = ".".join(map(str, problem["loc"]))
+        message = f"Invalid parameters of {ctx.method}: `{field}`: {problem['msg']}."
+        raise MCPError(INVALID_PARAMS, message) from error
 
 
 def serve_stdio(
@@ -170,7 +185,7 @@ class MessageStream:
 def _find_error(message: Any) -> JSONRPCError | None:
     """Return the error that answers an invalid message; None for a valid one."""
     if isinstance(message, Exception):
-        return _build_parse_error(message)
+        return _build_message_error(message)
     content = message.message
     # The library treats a request with an invalid id as a notification, and so does not answer it.
     if isinstance(content, JSONRPCNotification) and content.method in _REQUEST_METHODS:
@@ -187,12 +202,16 @@ def _is_blank(message: Any) -> bool:
     return problem["type"] == "json_invalid" and not problem["input"].strip()
 
 
-def _build_parse_error(error: Exception) -> JSONRPCError:
-    message_id, reason = None, str(error)
+def _build_message_error(error: Exception) -> JSONRPCError:
+    message_id, code, reason = None, PARSE_ERROR, str(error)
     if isinstance(error, ValidationError):
         problems = error.errors(include_url=False)
-        reason = problems[0]["msg"]
-        # The input of a problem is the line if it is invalid JSON, the message if a field is missing, else a field.
+        reason, location = problems[0]["msg"], problems[0]["loc"]
+        if problems[0]["type"] != "json_invalid":
+            code = INVALID_REQUEST
+            # The location is a type of message, and the field if the message is an object.
+            reason = f"`{location[1]}`: {reason}" if len(location) > 1 else reason
+        # The input is the line if it is no valid JSON, the message if it lacks a field, else a part of the message.
         ids = (
             _find_message_id(problem["input"])
             for problem in problems
@@ -202,9 +221,10 @@ def _build_parse_error(error: Exception) -> JSONRPCError:
         message_id = next((found for found in ids if found is not None), None)
     message = (
         f"The server cannot parse the message: {reason[:200]}. Correct its JSON, or nest it less deeply."
+        if code == PARSE_ERROR
+        else f"The message is not a valid request: {reason[:200]}."
     )
-    data = ErrorData(code=PARSE_ERROR, message=message)
-    return JSONRPCError(jsonrpc="2.0", id=message_id, error=data)
+    return JSONRPCError(jsonrpc="2.0", id=message_id, error=ErrorData(code=code, message=message))
 
 
 def _find_message_id(content: Any) -> int | str | None:
@@ -213,7 +233,7 @@ def _find_message_id(content: Any) -> int | str | None:
         return content["id"] if isinstance(content.get("id"), (int, str)) else None
     if not isinstance(content, str):
         return None
-    start, end = content[:_SEARCHED_CHARS], content[-_SEARCHED_CHARS:]
+    start, end = content.removeprefix("\ufeff")[:_SEARCHED_CHARS], content[-_SEARCHED_CHARS:]
     for pattern, text in zip(_ID_PATTERNS, (start, start, end), strict=True):
         if match := pattern.match(text):
             return int(match["number"]) if match["number"] else match["text"]

@@ -44,7 +44,7 @@ from pydantic.json_schema import SkipJsonSchema, WithJsonSchema
 
 from pipeline import interrupts
 from pipeline.git.errors import NotARepository
-from serve.errors import NeedsRebuild
+from serve.errors import BadRequest, NeedsRebuild
 from serve.server_common import CallQueue, hold_turn
 from serve.text import add_path_to_commands, escape_controls, set_path_argument
 from stores import errors
@@ -158,8 +158,16 @@ class _StrictTool(Tool):
     async def run(
         self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False
     ) -> Any:
+        properties = self.parameters.get("properties", {})
+        # Pydantic takes True for 1, but not the text "True".
+        checked_arguments = {
+            name: str(value)
+            if isinstance(value, bool) and properties.get(name, {}).get("type") == "integer"
+            else value
+            for name, value in arguments.items()
+        }
         try:
-            self.fn_metadata.validate_arguments(arguments)
+            self.fn_metadata.validate_arguments(checked_arguments)
         except ValidationError as error:
             raise ToolError(_format_argument_error(self, arguments, error)) from error
         try:
@@ -176,8 +184,13 @@ class _StrictTool(Tool):
         return answer.model_copy(update={"content": content, "structured_content": structured})
 
 
-def to_list(value: str | list[str]) -> list[str]:
-    """Return the distinct texts of an argument that is a text or a list of texts."""
+def to_list(value: str | list[str], name: str = "") -> list[str]:
+    """Return the distinct texts of an argument that is a text or a list of texts.
+
+    `name`: name of an argument that must not be empty; BadRequest is raised if it is.
+    """
+    if name and not isinstance(value, str) and not value:
+        raise BadRequest(f"The list `{name}` is empty.", hint="Name at least one.")
     return [value] if isinstance(value, str) else [*dict.fromkeys(value)]
 
 

@@ -362,7 +362,8 @@ def test_limits_of_lists(server: MCPServer[Any], monkeypatch: pytest.MonkeyPatch
     result = call_tool(server, "search_changes", pattern=["(a", "(b", "(a"], regex=True)
     assert result.is_error and extract_text(result).count("'(a' is not valid") == 1
     assert "'(b' is not valid" in extract_text(result)
-    assert "The list is empty" in extract_text(call_tool(server, "show_commit", commit=[]))
+    assert "The list `commit` is empty." in extract_text(call_tool(server, "show_commit", commit=[]))
+    assert "The list `pattern` is empty." in extract_text(call_tool(server, "search_changes", pattern=[]))
     many = [f"absent{number}" for number in range(2_000)]
     result = call_tool(server, "search_changes", pattern=many)
     content = extract_structured_content(result)
@@ -765,6 +766,8 @@ def test_both_answers_have_the_compatibility_verdict(
         ("find_pattern", {"query": "x", "limit": 3}, "`limit`: there is no such argument"),
         ("find_pattern", {"query": "x", "k": "many"}, "`k`: Input should be a valid integer"),
         ("find_pattern", {"query": "x", "k": None}, "`k`: Input should be a valid integer"),
+        ("find_pattern", {"query": "x", "k": True}, "`k`: Input should be a valid integer"),
+        ("find_pattern", {"query": "x", "max_tokens": True}, "`max_tokens`: Input should be a valid integer"),
         (
             "find_pattern",
             {"query": "x", "no_rerank": "perhaps"},

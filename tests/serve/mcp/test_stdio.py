@@ -17,11 +17,19 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.subscriptions import ListenNotSupportedError
 from mcp.shared.exceptions import MCPError
-from mcp_types import METHOD_NOT_FOUND
+from mcp_types import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
 
 from serve.backend import InProcessBackend
 from serve.mcp.lineage_server import create_lineage_server
 from serve.mcp.mindmap_server import create_mindmap_server
+from serve.mcp.stdio import _find_error
 from tests.repos import Repo
 from tests.serve.commands import list_loaded_packages
 from tests.serve.daemon.daemons import build_environment, create_client
@@ -266,6 +274,52 @@ def test_carriage_return_in_a_message(repo: Repo, home: Path, variables: dict[st
         server.stdin.close()
         (answer,) = server.stdout.read().splitlines()
         assert len(json.loads(answer)["result"]["tools"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ('{"id":57,"method":"ping"}', (57, INVALID_REQUEST, "request: `jsonrpc`: Field required.")),
+        (
+            '{"jsonrpc":"1.0","id":"a","method":"ping"}',
+            ("a", INVALID_REQUEST, "request: `jsonrpc`: Input should be"),
+        ),
+        ('{"jsonrpc":"2.0","id":58,"method":5}', (58, INVALID_REQUEST, "request: `method`: Input should be")),
+        (
+            '{"jsonrpc":"2.0","id":59,"method":"ping","params":[1]}',
+            (59, INVALID_REQUEST, "request: `params`: "),
+        ),
+        ("[]", (None, INVALID_REQUEST, "request: Input should be an object.")),
+        ("null", (None, INVALID_REQUEST, "request: Input should be an object.")),
+        ('{"jsonrpc":"2.0","id":60,', (60, PARSE_ERROR, "Correct its JSON")),
+        ('\ufeff{"jsonrpc":"2.0","id":61,"method":"ping"}', (61, PARSE_ERROR, "Correct its JSON")),
+    ],
+)
+def test_invalid_message_is_described(line: str, answer: tuple[object, int, str]) -> None:
+    """The error for an invalid message has its id, and says whether its JSON or which field is invalid."""
+    try:
+        jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError as error:
+        response = _find_error(error)
+    assert response is not None
+    assert (response.id, response.error.code) == answer[:2] and answer[2] in response.error.message
+
+
+def test_invalid_parameters_are_described(tmp_path: Path, home: Path) -> None:
+    """The error for parameters that do not fit the protocol names the first wrong one."""
+
+    async def call(client: Client) -> Any:
+        with pytest.raises(MCPError) as error:
+            await client.session._dispatcher.send_raw_request(  # noqa: SLF001
+                "tools/call", {"name": "find_pattern", "arguments": [1]}
+            )
+        return error.value.error
+
+    error = run_client(create_lineage_server(InProcessBackend(home), home, tmp_path), call, "legacy")
+    assert (error.code, error.message) == (
+        INVALID_PARAMS,
+        "Invalid parameters of tools/call: `params.arguments`: Input should be a valid dictionary.",
+    )
 
 
 def test_server_imports_no_heavy_package() -> None:
