@@ -11,15 +11,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from pipeline.git.git_dir import blocks_on_open
 from stores.errors import LineageError
+
+_WRONG_PATH_HINT: Final = "Move it away, or name another file."
+# System errors of paths that lead to no file, such as a loop of links.
+_WRONG_PATH_CODES: Final = frozenset({errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG})
 
 
 class SectionMarkerError(LineageError):
@@ -144,7 +150,7 @@ def read_file(file: Path) -> bytes | None:
     """Return the content of the file, or None if there is no such file. Raise FileAccessError if it cannot be read."""
     with _convert_os_errors(file):
         if blocks_on_open(file):
-            raise FileAccessError(f"{file} is no regular file.", hint="Move it away, or name another file.")
+            raise FileAccessError(f"{file} is no regular file.", hint=_WRONG_PATH_HINT)
         try:
             return file.read_bytes()
         except FileNotFoundError:
@@ -162,7 +168,7 @@ def write_file(
     with _convert_os_errors(mode_source or file):
         target = file.resolve()
         if target.exists() and not target.is_file():
-            raise FileAccessError(f"{file} is no regular file.", hint="Move it away, or name another file.")
+            raise FileAccessError(f"{file} is no regular file.", hint=_WRONG_PATH_HINT)
         target.parent.mkdir(parents=True, exist_ok=True)
         temp_file = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}")
         try:
@@ -221,5 +227,7 @@ def _convert_os_errors(file: Path) -> Iterator[None]:
     except OSError as error:
         raise FileAccessError(
             f"{file} could not be read or changed: {(error.strerror or str(error)).lower()}.",
-            hint="Check its permissions and the free disk space, then try again.",
+            hint=_WRONG_PATH_HINT
+            if error.errno in _WRONG_PATH_CODES
+            else "Check its permissions and the free disk space, then try again.",
         ) from error

@@ -63,11 +63,15 @@ class EditAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """Effect of an edit on the file `path`. `backup`: copy of the old content, None if there was no file or change."""
+    """Effect of an edit on the file `path`.
+
+    `backup`: copy of the old content, None if there was no file or change. `reason`: why nothing was changed.
+    """
 
     action: EditAction
     path: Path
     backup: Path | None = None
+    reason: str = ""
 
 
 def format_snippet(server: Server, shape: Shape) -> str:
@@ -99,13 +103,14 @@ class ConfigFile:
             )
         entry = self.shape.merge_entry(server, existing)
         if entry == existing:
-            return EditResult(EditAction.UNCHANGED, self.path)
+            reason = f"its entry {server.name!r} is up to date"
+            return EditResult(EditAction.UNCHANGED, self.path, reason=reason)
         after = self.shape.config_format.set_entry(text, self.shape.key, server.name, entry)
         self._check_edit(text, after, {**self._parse_servers(text), server.name: entry})
         return self._replace_file(before, after, keeps_backup=self._has_own_entry(text))
 
     def remove(self, server: Server) -> EditResult:
-        """Remove the server's entry, and the file if lineage created it.
+        """Remove the server's entry, and the file if lineage created it. Raise ServerNameTaken for another's entry.
 
         A file counts as created by lineage if it has only this entry, in lineage's layout, is neither a link nor
         tracked by git, and has no backup from before the entry.
@@ -113,8 +118,13 @@ class ConfigFile:
         before = file_edit.read_file(self.path)
         text = self._decode(before, hint=f"Remove `{server.name}` from its `{self.shape.key}` by hand.")
         existing = self._find_entry(text, server)
-        if existing is None or not starts_server(existing, server):
-            return EditResult(EditAction.UNCHANGED, self.path)
+        if existing is None:
+            return EditResult(EditAction.UNCHANGED, self.path, reason=f"it has no entry {server.name!r}")
+        if not starts_server(existing, server):
+            raise ServerNameTaken(
+                f"{self.path} has another server with the name {server.name!r}. It was not removed.",
+                hint="If the server has another name there, give it with --server-name.",
+            )
         after = self.shape.config_format.remove_entry(
             text, self.shape.key, server.name, keeps_key=self._has_original_with_key()
         )
@@ -270,6 +280,8 @@ class RegisterResult:
 def register(options: RegisterOptions, server: Server, backup_directory: Path) -> RegisterResult:
     """Show the server's configuration, or add it to or remove it from a client's file, after a backup."""
     _check_options(options)
+    if not server.name.strip():
+        raise BadRequest("The server name is empty.", hint="Omit --server-name, or give it a name.")
     if not options.remove:
         server.check_encoding()
     config_file = _select_config_file(options, backup_directory)
@@ -350,7 +362,7 @@ def _format_overview(server: Server) -> Iterator[str]:
 
 def _format_result(result: EditResult, server: Server, next_step: str) -> str:
     messages = {
-        EditAction.UNCHANGED: f"{result.path} was not changed, because {server.name!r} needs no change.",
+        EditAction.UNCHANGED: f"{result.path} was not changed: {result.reason}.",
         EditAction.CREATED: f"Created {result.path} with {server.name!r}. {next_step}",
         EditAction.CHANGED: f"Changed {result.path} for {server.name!r}. {next_step}",
         EditAction.DELETED: f"Deleted {result.path}, which had been created for {server.name!r}.",

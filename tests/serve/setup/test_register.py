@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import tomllib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -368,22 +369,53 @@ def test_comments_in_the_servers_stay(file: Path) -> None:
 
 
 def test_entry_of_another_server_is_not_changed(file: Path) -> None:
-    """An entry that starts another program is neither changed nor removed."""
+    """An entry that starts another program is neither changed nor removed, but reported."""
     file.parent.mkdir()
     file.write_text('{"mcpServers": {"lineage": {"command": "npx", "args": ["family-tree"]}}}')
     with pytest.raises(ServerNameTaken, match="another server") as error:
         get_config_file(file).write(SERVER)
     assert "--server-name" in error.value.hint
-    assert get_config_file(file).remove(SERVER).action is EditAction.UNCHANGED
+    before = file.read_text()
+    with pytest.raises(ServerNameTaken, match=r"another server .* It was not removed"):
+        get_config_file(file).remove(SERVER)
+    assert file.read_text() == before
     file.write_text('{"mcpServers": {"lineage": {"command": "uvx", "args": ["lineage-mcp"]}}}')
     assert get_config_file(file).write(SERVER).action is EditAction.CHANGED
 
 
-def test_system_error_is_reported(file: Path) -> None:
-    """A directory in place of the file is an error with the system's reason."""
-    file.mkdir(parents=True)
-    with pytest.raises(FileAccessError, match="is a directory"):
-        get_config_file(file).write(SERVER)
+@pytest.mark.parametrize(
+    ("create", "reason"),
+    [
+        (lambda file: file.mkdir(parents=True), "is a directory"),
+        (lambda file: (file.parent.mkdir(), file.symlink_to(file.name)), "too many levels"),
+        (lambda file: file.parent.write_text(""), "not a directory"),
+    ],
+)
+def test_path_of_no_file_is_reported(file: Path, create: Callable[[Path], object], reason: str) -> None:
+    """A directory, a loop of links, or a file in place of the directory is an error with the system's reason."""
+    create(file)
+    for change in (get_config_file(file).write, get_config_file(file).remove):
+        with pytest.raises(FileAccessError, match=reason) as error:
+            change(SERVER)
+        assert error.value.hint == "Move it away, or name another file."
+
+
+def test_missing_change_is_reported(file: Path) -> None:
+    """If there is nothing to remove or to update, the output says so."""
+    options = RegisterOptions(file=file, shape="mcp", remove=True)
+    text = register(options, SERVER, file.parent / "backups").text
+    assert text == f"{file} was not changed: it has no entry 'lineage'."
+    get_config_file(file, "mcp").write(SERVER)
+    text = register(replace(options, write=True, remove=False), SERVER, file.parent / "backups").text
+    assert text == f"{file} was not changed: its entry 'lineage' is up to date."
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_empty_server_name_is_an_error(file: Path, name: str) -> None:
+    """A client could not show a server without a name."""
+    with pytest.raises(BadRequest, match="The server name is empty"):
+        register(RegisterOptions(file=file, shape="mcp", write=True), replace(SERVER, name=name), file.parent)
+    assert not file.exists()
 
 
 @pytest.mark.parametrize(
