@@ -100,7 +100,8 @@ def update(options: UpdateOptions, report: Callable[[str], None]) -> UpdateResul
 
 def _format_no_update(install_receipt: Receipt, current_version: Version, offer: Offer) -> str:
     if offer.version == current_version:
-        return f"lineage {current_version} is up to date with {install_receipt.source}."
+        hint = " Only versions are compared: `lineage update --force` installs later changes without a new version."
+        return f"lineage {current_version} is up to date with {install_receipt.source}.{'' if offer.is_fixed else hint}"
     return (
         f"lineage {current_version} is newer than {offer.version} in {install_receipt.source}. "
         "Run `lineage update --force` to install the older version."

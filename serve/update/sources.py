@@ -46,11 +46,15 @@ class SourceFailed(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Version that a source offers, with the requirement and options to pass to the installer."""
+    """Version that a source offers, with the requirement and options to pass to the installer.
+
+    `is_fixed`: False if the source may change without a new version, as a branch does.
+    """
 
     version: Version
     requirement: str
     options: tuple[str, ...] = ()
+    is_fixed: bool = True
 
     @property
     def pinned_requirement(self) -> str:
@@ -64,17 +68,15 @@ class Offer:
 def find_newest(receipt: Receipt, *, prerelease: bool) -> Offer:
     """Return the newest version that the source offers, without pre-releases unless `prerelease` is set.
 
-    Raise SourceFailed if the source offers none, ProgramFailed if git or the installer fails.
+    Raise SourceFailed if the source offers none or cannot be read.
     """
-    match receipt.source.kind:
-        case "directory":
-            offers = [_build_directory_offer(Path(receipt.source.location))]
-        case "wheels":
-            offers = _list_wheel_offers(Path(receipt.source.location))
-        case "git":
-            offers = _list_git_offers(receipt.source)
-        case "index":
-            offers = _list_index_offers(receipt, prerelease=prerelease)
+    try:
+        offers = _list_offers(receipt, prerelease=prerelease)
+    except ProgramFailed as error:
+        raise SourceFailed(
+            error.message,
+            hint=f"Check that {receipt.source} can be reached. If it has moved, install from there with install.sh.",
+        ) from error
     allowed_offers = [offer for offer in offers if prerelease or not offer.version.is_prerelease]
     if allowed_offers:
         return max(allowed_offers, key=lambda offer: offer.version)
@@ -84,6 +86,18 @@ def find_newest(receipt: Receipt, *, prerelease: bool) -> Offer:
         if offers
         else "Install from another source with install.sh.",
     )
+
+
+def _list_offers(receipt: Receipt, *, prerelease: bool) -> list[Offer]:
+    match receipt.source.kind:
+        case "directory":
+            return [_build_directory_offer(Path(receipt.source.location))]
+        case "wheels":
+            return _list_wheel_offers(Path(receipt.source.location))
+        case "git":
+            return _list_git_offers(receipt.source)
+        case "index":
+            return _list_index_offers(receipt, prerelease=prerelease)
 
 
 def run_program(*command: str | Path, variables: Mapping[str, str] | None = None, stdin: str = "") -> str:
@@ -129,7 +143,7 @@ def read_declared_version(project: Path) -> Version:
 
 
 def _build_directory_offer(project: Path) -> Offer:
-    return Offer(read_declared_version(project), str(project))
+    return Offer(read_declared_version(project), str(project), is_fixed=False)
 
 
 def _list_wheel_offers(directory: Path) -> list[Offer]:
@@ -171,7 +185,8 @@ def _list_git_offers(source: Source) -> list[Offer]:
     with tempfile.TemporaryDirectory(prefix="lineage-update-") as clone:
         command = ("git", "clone", "--quiet", "--depth=1", *branch_option, "--", source.location, clone)
         run_program(*command, variables=GIT_ENVIRONMENT)
-        return [Offer(read_declared_version(Path(clone)), _format_git_requirement(source, source.ref))]
+        version, requirement = read_declared_version(Path(clone)), _format_git_requirement(source, source.ref)
+        return [Offer(version, requirement, is_fixed=False)]
 
 
 def _format_git_requirement(source: Source, ref: str) -> str:

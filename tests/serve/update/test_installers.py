@@ -153,8 +153,34 @@ def test_git(tmp_path: Path) -> None:
     refs = repo.git("rev-parse", "main") + " refs/tags/"
     (repo.path / ".git" / "packed-refs").write_bytes(f"{refs}v9.0\xff\n".encode("latin-1"))
     assert find_offer(Source("git", address))[0] == "1.10"
-    with pytest.raises(LineageError, match=r"git ls-remote .* failed"):
-        find_offer(Source("git", (tmp_path / "nowhere").as_uri()))
+    for ref in ("", "main"):
+        source = Source("git", (tmp_path / "nowhere").as_uri(), ref)
+        with pytest.raises(LineageError, match=r"git (ls-remote|clone) .* failed") as error:
+            find_offer(source)
+        assert error.value.hint.startswith(f"Check that {source} can be reached. If it has moved, install")
+
+
+def test_source_that_changes_without_a_new_version(
+    command: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For a branch and a directory, but not for version tags, the output says that only versions are compared."""
+    repo = Repo.create(tmp_path / "repo")
+    pyproject = write_pyproject(tmp_path / "draft", "history-lineage", config.read_version())
+    repo.commit_file("pyproject.toml", pyproject)
+    outputs = []
+    for source in (
+        Source("directory", str(repo.path)),
+        Source("git", repo.path.as_uri()),
+        Source("git", repo.path.as_uri(), "main"),
+        Source("git", repo.path.as_uri()),
+    ):
+        if source.ref:
+            repo.git("tag", f"v{config.read_version()}")
+        receipt.write_receipt(command.parent, create_receipt(source))
+        assert app.main(["update"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert all("is up to date with the" in output for output in outputs)
+    assert ["Only versions are compared" in output for output in outputs] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("installer", ["pip", "uv"])
