@@ -119,6 +119,14 @@ def build_blocking_file_error(file: Path) -> DamagedRepository:
     )
 
 
+def build_alternate_error(directory: Path) -> DamagedRepository:
+    """Return the error for an alternate object directory that does not exist, while objects are missing."""
+    return DamagedRepository(
+        f"Objects are missing: the object directory {directory}, which objects/info/alternates names, does not exist.",
+        hint="Restore the directory, or correct its path in the git directory's file objects/info/alternates.",
+    )
+
+
 def build_work_tree_error(git_dir: Path, value: str) -> DamagedRepository:
     """Return the error for a `core.worktree` setting whose value names no directory."""
     # Without `--work-tree`, git refuses every command if the value is a relative path. The command in the hint contains

@@ -172,6 +172,18 @@ def find_unreadable_git_file(git_dir: Path) -> Path | None:
     return next((path for path in paths if path.exists() and not _is_readable(path)), None)
 
 
+def list_object_dirs(objects_dir: Path) -> list[Path]:
+    """Return an object directory and the alternates that it and they name, whether they exist or not."""
+    directories = [objects_dir]
+    for directory in directories:  # alternates are appended during the loop
+        lines = read_or_empty(directory / "info" / "alternates").splitlines()
+        # A path in quotes has escapes, and is left out.
+        names = [_decode_path(line) for line in lines if line and not line.startswith((b"#", b'"'))]
+        paths = [Path(os.path.realpath(directory / name)) for name in names]
+        directories += [path for path in dict.fromkeys(paths) if path not in directories]
+    return directories
+
+
 def find_unreadable_objects(objects_dir: Path) -> Path | None:
     """Return a pack, its index, or a directory of objects, that this process may not read; usually None."""
     paths = chain.from_iterable(map(objects_dir.glob, ("*/", "pack/*.pack", "pack/*.idx")))

@@ -14,12 +14,18 @@ from typing import Final
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
-from pipeline.git.errors import UnreadableObject, build_blocking_file_error, build_work_tree_error
+from pipeline.git.errors import (
+    UnreadableObject,
+    build_alternate_error,
+    build_blocking_file_error,
+    build_work_tree_error,
+)
 from pipeline.git.git_dir import (
     blocks_git,
     find_blocking_git_file,
     find_unreadable_git_file,
     find_unreadable_objects,
+    list_object_dirs,
     read_or_empty,
 )
 from stores.errors import build_permission_error
@@ -96,11 +102,14 @@ def check_git_dir(git_dir: Path) -> None:
 
 
 def check_objects(objects_dir: Path, message: str = "") -> None:
-    """Raise StorageError if objects may not be read. libgit2 reports them as missing.
+    """Raise StorageError if objects may not be read, and DamagedRepository if an alternate object directory is missing.
 
-    `message`: git's message, which can name the file of an object.
+    libgit2 reports the objects as missing. `message`: git's message, which can name the file of an object.
     """
-    unreadable_path = find_unreadable_objects(objects_dir)
+    directories = list_object_dirs(objects_dir)
+    if missing := next((directory for directory in directories if not directory.is_dir()), None):
+        raise build_alternate_error(missing)
+    unreadable_path = next(filter(None, map(find_unreadable_objects, directories)), None)
     if (match := _LOOSE_OBJECT.search(message)) and not os.access(match[1], os.R_OK):
         unreadable_path = Path(match[1])
     if unreadable_path:

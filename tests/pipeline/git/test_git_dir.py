@@ -262,6 +262,22 @@ def test_unreadable_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         open_repository(repo.path).read_head()
 
 
+def test_missing_alternate(tmp_path: Path) -> None:
+    """A missing alternate object directory is named, also one that another alternate names."""
+    source = Repo.create(tmp_path / "source")
+    source.commit_file("a.py", "a = 1\n")
+    middle, clone = tmp_path / "middle", tmp_path / "clone"
+    source.git("clone", "--quiet", "--shared", str(source.path), str(middle))
+    source.git("clone", "--quiet", "--shared", str(middle), str(clone))
+    alternates = clone / ".git" / "objects" / "info" / "alternates"
+    alternates.write_text(f"# comment\n\n{middle}/.git/objects\n../objects\n")
+    check_objects(alternates.parent.parent)
+    source.path.rename(tmp_path / "moved")
+    message = f"directory {source.path}/.git/objects, which .* does not exist"
+    with pytest.raises(DamagedRepository, match=message):
+        open_repository(clone).read_head()
+
+
 def test_unreadable_pack_index_and_loose_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The index of a pack, and a loose object that git names, are named if they may not be read."""
     repo = Repo.create(tmp_path / "repo")
