@@ -64,6 +64,10 @@ _SUBMODULE_DIRECTORY: Final = re.compile(
 
 # Reason of an UnreadableObject for a commit at the boundary of a shallow clone, which lacks the commit's parents.
 BEYOND_SHALLOW_BOUNDARY: Final = "its parents lie beyond the shallow boundary"
+# `git fsck` prints nothing about the objects that a partial clone lacks by design.
+MISSING_OBJECT_HINT: Final = (
+    "In a partial clone, run `git fetch --refetch --no-filter`. In others, `git fsck` lists missing objects."
+)
 
 
 class UnreadableObject(LineageError):
@@ -73,7 +77,10 @@ class UnreadableObject(LineageError):
     """
 
     def __init__(self, sha: str, reason: str, hint: str = "") -> None:
-        default_hint = find_hint(reason) or "Run `git fsck` to list missing and damaged objects."
+        object_hint = (
+            MISSING_OBJECT_HINT if "missing" in reason else "Run `git fsck` to list damaged objects."
+        )
+        default_hint = find_hint(reason) or object_hint
         super().__init__(f"{sha} cannot be read: {reason}", hint=hint or default_hint)
         self.sha = sha
         self.reason = reason

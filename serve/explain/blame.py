@@ -405,7 +405,7 @@ def describe_blame_failure(failure: BlameFailed, repository: Repository) -> str:
     if repository.is_partial_clone:
         return (
             f"git could not read the history: {failure.reason}. "
-            "This partial clone lacks objects, and lineage does not fetch them."
+            "This partial clone lacks objects, and lineage does not fetch them: run `git fetch --refetch --no-filter`."
         )
     return f"git blame failed: {failure.reason}."
 

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.git.errors import UnreadableObject
+from pipeline.git.errors import MISSING_OBJECT_HINT, UnreadableObject
 from pipeline.git.patches import strip_file_header
 from pipeline.git.repository import Repository, open_repository
 from pipeline.git.tree_diff import create_content_patch, read_content
@@ -322,7 +322,7 @@ def _build_hints(status: IndexStatus, git_matches: GitMatches, truncated_merges:
         yield f"{count} could not be read and may match. {UNREADABLE_HINT}"
     if git_matches.unreadable:
         changes = format_count(git_matches.unreadable, "large change")
-        yield f"{changes} could not be searched, because this clone lacks the files: run `git fsck`."
+        yield f"{changes} could not be searched, because this clone lacks the files. {MISSING_OBJECT_HINT}"
     if truncated_merges:
         merges = format_count(truncated_merges, "merge")
         yield f"Only the first lines of {merges} were searched, because so many lines differ from all parents."

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.directory_stats import ROOT, DirectoryStats
+from pipeline.git.errors import MISSING_OBJECT_HINT
 from pipeline.git.repository import Repository, open_repository
 from pipeline.ignore import IGNORE_FILE, parse_patterns
 from pipeline.ignore_suggestions import IgnorePlan, PatternEffect, Suggestion, plan_ignore_patterns
@@ -179,7 +180,7 @@ def format_plan(plan: IgnorePlan) -> Iterator[str]:
         yield f"{plan.ignored_hunks:,} more are already excluded by defaults, git attributes or your .lineageignore"
     if plan.unreadable_commits:
         unreadable = format_commit_count(plan.unreadable_commits)
-        yield f"{unreadable} could not be read. Run `git fsck` to see what is missing."
+        yield f"{unreadable} could not be read. {MISSING_OBJECT_HINT}"
     yield ""
     yield from _format_table(plan)
     yield ""

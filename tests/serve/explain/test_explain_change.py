@@ -259,7 +259,7 @@ def test_partial_clone_never_fetches(repo: Repo, home: Path, tmp_path: Path) -> 
     partial = repo.clone(tmp_path / "partial", "--filter=blob:none")
     before = partial.git("count-objects", "-v")
     answer = explain(partial, home, "src/a.py")
-    assert "lineage does not fetch them" in get_limitation(answer)
+    assert "lineage does not fetch them: run `git fetch --refetch" in get_limitation(answer)
     assert partial.git("count-objects", "-v") == before
 
 

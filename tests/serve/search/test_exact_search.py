@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.git.errors import MISSING_OBJECT_HINT
 from serve.commit_types import ChangeSearchAnswer, ChangeSearchRequest
 from serve.errors import BadRequest
 from serve.search.exact_search import search_changes
@@ -287,6 +288,7 @@ def test_missing_file_is_reported(tmp_path: Path, home: Path) -> None:
     answer = search_changes(ChangeSearchRequest("needle"), repo.path, home)
     assert get_subjects(answer) == ["Add a"]
     assert "1 large change could not be searched" in (answer.meta.hint or "")
+    assert MISSING_OBJECT_HINT in (answer.meta.hint or "")
 
 
 def test_without_an_index(tmp_path: Path, home: Path) -> None:
