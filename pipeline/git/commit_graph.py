@@ -209,7 +209,7 @@ def create_git_program(
         blocking_file=find_file_blocking_commands(
             git.git_dir,
             git.root,
-            [value for name, value in names_and_values if value and not is_filter(name)],
+            [(name, value) for name, value in names_and_values if value and not is_filter(name)],
         ),
     )
 

@@ -106,12 +106,16 @@ def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
     return NotARepository(f"{path.absolute()} is not in a git repository.", hint=_REPOSITORY_HINT)
 
 
-def build_blocking_file_error(file: Path) -> DamagedRepository:
-    """Return the error for a file of `find_blocking_git_file` or `find_file_blocking_commands`."""
+def build_blocking_file_error(file: Path, setting: str = "") -> DamagedRepository:
+    """Return the error for a file of `find_blocking_git_file` or `find_file_blocking_commands`.
+
+    `setting`: name of the git setting that names the file; empty if git reads it without a setting.
+    """
+    setting_hint = f", or change the setting {setting}, which names it" if setting else ""
     if is_too_large(file):
         return DamagedRepository(
             f"{file} has more than {MAX_TEXT_BYTES >> 20} MiB, which git would read into memory.",
-            hint="See what it is, and shorten or remove it.",
+            hint=f"See what it is. Shorten or remove it{setting_hint}.",
         )
     if not blocks_on_open(file):
         return DamagedRepository(
@@ -122,7 +126,7 @@ def build_blocking_file_error(file: Path) -> DamagedRepository:
         )
     return DamagedRepository(
         f"{file} is no regular file, so git would wait for it forever.",
-        hint="See what it is. Remove it, or replace it with the file of a fresh clone.",
+        hint=f"See what it is. Remove it{setting_hint or ', or replace it with the file of a fresh clone'}.",
     )
 
 

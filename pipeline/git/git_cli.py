@@ -147,7 +147,7 @@ class GitProgram:
     `commit_graph_dir`: object directory with only a commit-graph, which git then uses; None if there is none.
     `replacement_config`: settings to use instead of the user and system configuration; None uses that configuration.
     `timeout_seconds`: time limit of `run`; None for RUN_TIMEOUT_SECONDS.
-    `blocking_file`: file that would block commands other than OBJECT_COMMANDS; None if there is none.
+    `blocking_file`: result of `find_file_blocking_commands`. The file would block commands other than OBJECT_COMMANDS.
     """
 
     git_dir: Path
@@ -157,7 +157,7 @@ class GitProgram:
     commit_graph_dir: Path | None = None
     replacement_config: tuple[tuple[str, str], ...] | None = None
     timeout_seconds: float | None = None
-    blocking_file: Path | None = None
+    blocking_file: tuple[Path, str] | None = None
 
     @contextmanager
     def start(
@@ -170,7 +170,7 @@ class GitProgram:
         the arguments are too long.
         """
         if self.blocking_file and arguments[0] not in OBJECT_COMMANDS:
-            raise build_blocking_file_error(self.blocking_file)
+            raise build_blocking_file_error(*self.blocking_file)
         directory = self.root or self.git_dir
         location_options = [f"--git-dir={self.git_dir}", *([f"--work-tree={self.root}"] if self.root else [])]
         environment = dict(self.build_environment())

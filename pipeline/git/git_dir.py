@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -236,18 +236,21 @@ def _is_slow_condition(condition: bytes) -> bool:
 
 
 def find_file_blocking_commands(
-    git_dir: Path, root: Path | None, configured_files: Iterable[str]
-) -> Path | None:
+    git_dir: Path, root: Path | None, file_settings: Settings
+) -> tuple[Path, str] | None:
     """Return a file that only some commands of git read, and that blocks them (`blocks_git`); usually None.
 
-    `root`: the work tree; None for a bare repository. `configured_files`: values of settings that name a file.
+    The string is the name of the setting that names the file, or empty. `root`: the work tree; None for a bare
+    repository. `file_settings`: the settings that name a file.
     """
     common_dir = resolve_common_dir(git_dir)
-    files = [directory / name for directory in (git_dir, common_dir) for name in _FILES_READ_BY_COMMANDS]
-    files += [root / name for name in _WORK_TREE_FILES if root]
+    files = [
+        (directory / name, "") for directory in (git_dir, common_dir) for name in _FILES_READ_BY_COMMANDS
+    ]
+    files += [(root / name, "") for name in _WORK_TREE_FILES if root]
     # `Path.expanduser` would raise for an unknown user.
-    files += [(root or git_dir) / os.path.expanduser(name) for name in configured_files]  # noqa: PTH111
-    return next(filter(blocks_git, files), None)
+    files += [((root or git_dir) / os.path.expanduser(value), name) for name, value in file_settings]  # noqa: PTH111
+    return next((file for file in files if blocks_git(file[0])), None)
 
 
 def _parse_include_paths(config: bytes) -> Iterator[str]:

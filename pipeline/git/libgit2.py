@@ -27,6 +27,7 @@ from pipeline.git.git_dir import (
     find_unreadable_objects,
     list_object_dirs,
     read_or_empty,
+    resolve_common_dir,
 )
 from stores.errors import build_permission_error
 
@@ -96,7 +97,8 @@ def check_git_dir(git_dir: Path) -> None:
     libgit2 would wait for the first, and report the second as missing or locked.
     """
     if blocking_file := find_blocking_git_file(git_dir):
-        raise build_blocking_file_error(blocking_file)
+        is_included = not {git_dir, resolve_common_dir(git_dir)} & set(blocking_file.parents)
+        raise build_blocking_file_error(blocking_file, "include.path" if is_included else "")
     if unreadable_file := find_unreadable_git_file(git_dir):
         raise build_permission_error(unreadable_file)
 

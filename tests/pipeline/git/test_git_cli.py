@@ -196,7 +196,9 @@ def test_setting_that_names_a_file_that_blocks_git(repo: Repo, setting: str) -> 
     for name in ("pipe", "huge", "/dev/zero"):
         repo.git("config", "--file", ".git/more.config", setting, name)
         git = commit_graph.create_git_program(open_repository(repo.path))
-        with pytest.raises(DamagedRepository, match=name):
+        with pytest.raises(
+            DamagedRepository, match=rf"{name} .*\n.* change the setting {setting.lower()}, which"
+        ):
             git.run("status")
     repo.git("config", "--file", ".git/more.config", setting, os.devnull)
     assert commit_graph.create_git_program(open_repository(repo.path)).run("status").exit_code == 0

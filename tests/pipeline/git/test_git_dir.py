@@ -210,6 +210,17 @@ def test_pipe_included_by_the_settings_of_a_work_tree(tmp_path: Path) -> None:
     assert find_blocking_git_file(repo.path / ".git") == repo.path / ".git" / "pipe"
 
 
+def test_included_pipe_outside_of_the_git_directory(tmp_path: Path) -> None:
+    """The error names the setting, because a fresh clone has no such file."""
+    repo = Repo.create(tmp_path / "repo")
+    os.mkfifo(tmp_path / "pipe")
+    repo.git("config", "include.path", str(tmp_path / "pipe"))
+    with pytest.raises(
+        DamagedRepository, match=r"Remove it, or change the setting include\.path, which names it"
+    ):
+        open_repository(repo.path)
+
+
 @pytest.mark.parametrize("name", ["HEAD", "config"])
 def test_path_that_a_nul_byte_ends(tmp_path: Path, name: str) -> None:
     """Like libgit2, ignore what follows a NUL byte in a path."""
