@@ -70,6 +70,14 @@ RUN_TIMEOUT_SECONDS: Final = 300.0
 CANCEL_POLL_SECONDS: Final = 0.1
 
 
+# Matches the start of each of git's messages.
+_MESSAGE_START: Final = re.compile(r"\s*^(?:fatal|error): ", re.MULTILINE)
+# Matches git's messages about a setting that it rejects.
+_REJECTED_SETTING: Final = re.compile(
+    r"^fatal: (?:bad (?:\w+ )?config (?:file|line|value|variable) |failed to expand user dir in: )",
+    re.MULTILINE,
+)
+
 # Processes that `kill_running` kills.
 _running_processes: Final[set[subprocess.Popen[bytes]]] = set()
 
@@ -82,12 +90,13 @@ class GitNotFound(LineageError):
 
 
 class UnreadableGitConfig(LineageError):
-    """git cannot list its settings. So lineage cannot disable the programs that the settings name."""
+    """git cannot list its settings, or rejects one. lineage could not disable the programs that the settings name."""
 
     def __init__(self, reason: str) -> None:
-        detail = " ".join(reason.removeprefix("fatal: ").split())  # git's message can have several lines
+        messages = _MESSAGE_START.sub("; ", reason).removeprefix("; ")
         super().__init__(
-            f"git cannot read its configuration: {detail}", hint="Run `git config --list` to see the problem."
+            f"git cannot read its configuration: {' '.join(messages.split())}",
+            hint="Correct it. `git config --list --show-origin` lists the settings and their files, or says why not.",
         )
 
 
@@ -261,8 +270,8 @@ class GitProcess:
     def wait(self, timeout_seconds: float | None = None) -> GitOutput:
         """Wait until git ends, and return its output.
 
-        Raises GitTimeout after `timeout_seconds`, and RequestCancelled soon after the request is cancelled.
-        `timeout_seconds`: None for no limit.
+        Raises GitTimeout after `timeout_seconds`, RequestCancelled soon after the request is cancelled, and
+        UnreadableGitConfig if git rejects a setting. `timeout_seconds`: None for no limit.
         """
         deadline = time.monotonic() + (inf if timeout_seconds is None else timeout_seconds)
         while True:
@@ -274,7 +283,10 @@ class GitProcess:
             except subprocess.TimeoutExpired as error:
                 if time.monotonic() >= deadline:
                     raise GitTimeout(timeout_seconds or 0) from error
-        return GitOutput(stdout, stderr.decode("utf-8", "replace").strip(), self.process.returncode)
+        output = GitOutput(stdout, stderr.decode("utf-8", "replace").strip(), self.process.returncode)
+        if output.exit_code and _REJECTED_SETTING.search(output.stderr):
+            raise UnreadableGitConfig(output.stderr)
+        return output
 
 
 def kill_running() -> None:

@@ -22,6 +22,7 @@ from pipeline.git.git_cli import (
     UnreadableGitConfig,
     UnusableDirectory,
 )
+from pipeline.git.ranges import list_range
 from pipeline.git.repository import open_repository
 from pipeline.interrupts import RequestCancelled, use_cancellation_flag
 from tests.processes import wait_for_end
@@ -140,6 +141,29 @@ def test_configuration_that_includes_itself(repo: Repo) -> None:
     repo.git("config", "include.path", f"%(prefix)/..{repo.path}/.git/config")
     with pytest.raises(UnreadableGitConfig, match=r": exceeded maximum include depth .* circular includes\."):
         commit_graph.create_git_program(open_repository(repo.path))
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        (
+            "[mailmap]\n\tfile\n",
+            r"missing value for 'mailmap\.file'; bad config variable 'mailmap\.file' in file '.*'",
+        ),
+        ("[mailmap]\n\tfile = ~nobody-here/x\n", "failed to expand user dir in: '~nobody-here/x'"),
+        ("[core]\n\tabbrev = many\n", r"bad numeric config value 'many' for 'core\.abbrev'"),
+    ],
+)
+def test_rejected_setting_is_an_error(repo: Repo, setting: str, reason: str) -> None:
+    """A setting that git lists, but rejects in a command, is an error of the configuration, not of the arguments."""
+    with (repo.path / ".git" / "config").open("a") as file:
+        file.write(setting)
+    opened = open_repository(repo.path)
+    git = commit_graph.create_git_program(opened)
+    with pytest.raises(UnreadableGitConfig, match=f"git cannot read its configuration: {reason}"):
+        list_range(opened, git, "HEAD")
+    with git.start("blame", "HEAD", "--", "a.py") as process, pytest.raises(UnreadableGitConfig):
+        process.wait()
 
 
 def test_version_with_a_broken_user_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
