@@ -112,7 +112,9 @@ def check_home(context: CheckContext) -> Iterator[CheckResult]:
 def _check_home_directory(home: Path) -> CheckResult:
     if not os.path.lexists(home):
         parent = _find_nearest_directory(home)
-        if os.access(parent, os.W_OK | os.X_OK):
+        # The superuser may write to every directory, but nobody creates directories in these.
+        is_system = any(map(parent.resolve().is_relative_to, ("/proc", "/sys")))
+        if os.access(parent, os.W_OK | os.X_OK) and not is_system:
             return report_ok("home", f"{home} does not exist yet; the first `lineage index` creates it")
         return report_problem("home", f"{home} cannot be created: you cannot write to {parent}", HOME_HINT)
     if not os.access(home, os.R_OK | os.W_OK | os.X_OK):

@@ -18,7 +18,7 @@ from pipeline.encoders import base
 from pipeline.encoders.base import create_bundled_encoder
 from pipeline.encoders.cross_encoder import ChangeText, CrossEncoder
 from pipeline.git import commit_graph, git_cli
-from pipeline.git.errors import UnreadableObject
+from pipeline.git.errors import DamagedRepository, UnreadableObject
 from pipeline.git.git_cli import GitNotFound, UnreadableGitConfig
 from pipeline.git.repository import Repository
 from pipeline.options import EncoderName
@@ -254,8 +254,9 @@ def check_repository(context: CheckContext) -> Iterator[CheckResult]:
             return
         repository.read_commit(head)
         with suppress(GitNotFound):  # another check reports it
-            commit_graph.list_settings(repository)
-    except (UnreadableObject, UnreadableGitConfig) as error:
+            # Fails as most commands do for a setting with a bad value, or a file for which git would wait.
+            commit_graph.create_git_program(repository).run("log", "--max-count=1", "--format=")
+    except (UnreadableObject, UnreadableGitConfig, DamagedRepository) as error:
         yield report_problem("repository", error.message, error.hint)
         return
     yield _check_completeness(repository)

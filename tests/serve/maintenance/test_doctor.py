@@ -78,7 +78,7 @@ def test_missing_or_old_git(repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 @pytest.mark.usefixtures("home")
 def test_unreadable_repositories(tmp_path: Path) -> None:
-    """A missing object, another object format, unreadable settings and a missing commit are reported."""
+    """A missing object, another object format, unusable settings and a missing commit are reported."""
     repo = Repo.create(tmp_path / "damaged")
     sha = repo.commit_file("a.py", "a = 1\n")
     object_file = repo.path / ".git" / "objects" / sha[:2] / sha[2:]
@@ -91,6 +91,13 @@ def test_unreadable_repositories(tmp_path: Path) -> None:
     configured.commit_file("a.py", "a = 1\n")
     configured.git("config", "include.path", f"%(prefix)/..{configured.path}/.git/config")
     assert "maximum include depth" in run_checks(configured.path)["repository"].found
+    os.mkfifo(tmp_path / "pipe")
+    for value, reason in (
+        ("", "missing value for 'mailmap.file'"),
+        (f" = {tmp_path}/pipe", "pipe is no regular file"),
+    ):
+        (configured.path / ".git" / "config").write_text(f"[mailmap]\n\tfile{value}\n")
+        assert reason in run_checks(configured.path)["repository"].found
     empty = Repo.create(tmp_path / "empty")
     assert "no commits yet" in run_checks(empty.path)["repository"].found
 

@@ -245,6 +245,13 @@ def test_home(
         home.chmod(0o700)
 
 
+def test_home_on_a_system_directory(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can create a directory in `/proc`, not even the superuser, who may write to it."""
+    monkeypatch.setenv("LINEAGE_HOME", "/proc/lineage")
+    result = run_checks(repo.path)["home"]
+    assert result.verdict is PROBLEM and "cannot be created" in result.found
+
+
 def test_disk_space(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too little disk space for an index run is a problem, little space is a warning."""
     usage = shutil.disk_usage(repo.path)
