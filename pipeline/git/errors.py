@@ -160,10 +160,14 @@ def build_open_error(path: Path, reason: str) -> LineageError:
         )
     if any(word in reason for word in ("extension", "repository version", "object format")):
         return UnsupportedRepository(
-            f"{path} has an unsupported format: {reason}",
-            hint="If the format is reftable, try a clone made with `git clone --ref-format=files`.",
+            f"{path} has an unsupported format: {reason.removeprefix(f'{path}: ')}",
+            hint="Use a clone made with git 2.45 or newer and `git clone --ref-format=files`."
+            if "refstorage" in reason
+            else "If your git can read it, use a clone made with `git clone`.",
         )
-    command = "config --list" if "config" in reason else "fsck"
+    # git's own message about a value of the wrong type also names the setting.
+    is_config_error = "config" in reason or "failed to parse '" in reason
+    command = "config --list" if is_config_error else "fsck"
     hint = find_hint(reason) or f"Run `git {command}` to see what is damaged."
     return DamagedRepository(f"{path} cannot be opened: {reason.removeprefix(f'{path}: ')}", hint=hint)
 

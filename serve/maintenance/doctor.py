@@ -78,7 +78,7 @@ def run_checks(path: Path, settings: Settings, checks: Mapping[str, Check] = CHE
     """
     context, failure = _open_repository(CheckContext(path, settings, Path(sys.executable).parent))
     if failure:
-        yield failure
+        yield _add_path_to_commands(failure)
     for name, check in checks.items():
         yield from map(_add_path_to_commands, _run_check(name, check, context))
 

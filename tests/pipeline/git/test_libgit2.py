@@ -124,14 +124,19 @@ def test_an_unknown_extension_is_refused(repo: Repo) -> None:
     """An unknown repository format is refused with the name of its extension."""
     repo.git("config", "core.repositoryformatversion", "1")
     repo.git("config", "extensions.tomorrow", "true")
-    with pytest.raises(UnsupportedRepository, match=r"extensions\.tomorrow"):
+    with pytest.raises(UnsupportedRepository, match=r"extensions\.tomorrow\n.*made with `git clone`"):
+        open_repository(repo.path)
+    repo.git("config", "--file", ".git/config", "--rename-section", "extensions", "other")
+    repo.git("config", "extensions.refStorage", "reftable")
+    with pytest.raises(UnsupportedRepository, match=r"git 2\.45 or newer and `git clone --ref-format=files`"):
         open_repository(repo.path)
 
 
-def test_a_broken_config_is_refused(repo: Repo) -> None:
-    """A git directory that cannot be opened is reported as damaged."""
-    (repo.path / ".git/config").write_text("[core\n")
-    with pytest.raises(DamagedRepository, match="cannot be opened"):
+@pytest.mark.parametrize("content", ["[core\n", "[core]\n\tbare = bogus\n"])
+def test_a_broken_config_is_refused(repo: Repo, content: str) -> None:
+    """A git directory that cannot be opened is reported as damaged, with a command that names the setting."""
+    (repo.path / ".git/config").write_text(content)
+    with pytest.raises(DamagedRepository, match=r"cannot be opened: .*\n.*`git config --list`"):
         open_repository(repo.path)
 
 

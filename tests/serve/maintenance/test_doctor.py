@@ -102,6 +102,14 @@ def test_unreadable_repositories(tmp_path: Path) -> None:
     assert "no commits yet" in run_checks(empty.path)["repository"].found
 
 
+def test_remedy_of_a_repository_that_does_not_open(tmp_path: Path) -> None:
+    """The suggested command has the path of the repository."""
+    repo = Repo.create(tmp_path / "repo")
+    (repo.path / ".git" / "config").write_text("[core\n")
+    output = run_captured("doctor", repo.path)[1]
+    assert f"Run `git -C {repo.path} config --list` to see what is damaged." in output
+
+
 @pytest.mark.parametrize(
     ("option", "clone_type"), [("--depth=1", "shallow"), ("--filter=blob:none", "partial")]
 )
