@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar
 
 from cachetools import LRUCache
 
-from pipeline.git.git_cli import GitOutput, GitProgram, GitTimeout
+from pipeline.git.git_cli import GitOutput, GitProgram, GitTimeout, UnreadableGitConfig
 from pipeline.git.objects import EPOCH, parse_seconds
 from pipeline.git.repository import Repository
 
@@ -108,7 +108,7 @@ def _compute_releases(repository: Repository, git: GitProgram) -> Mapping[str, T
             if not readable_tags:
                 return {}
             dates = _read_dates(git, *(f"refs/tags/{name}" for name, _ in readable_tags))
-    except GitTimeout:
+    except (GitTimeout, UnreadableGitConfig):
         return None
     if names.exit_code or dates.exit_code:
         return None
@@ -153,7 +153,7 @@ def _compute_merges(git: GitProgram, head: str) -> Mapping[str, str] | None:
     arguments = ("rev-list", "--topo-order", "--parents", f"--max-count={MAX_COMMITS}", head)
     try:
         output = git.run(*arguments, timeout_seconds=TIMEOUT_SECONDS)
-    except GitTimeout:
+    except (GitTimeout, UnreadableGitConfig):
         return None
     if output.exit_code:
         return None

@@ -218,6 +218,18 @@ def test_failure_of_git(tmp_path: Path) -> None:
     assert releases.load_merges(repository, git, repo.head) == {}
 
 
+def test_setting_that_git_rejects(tmp_path: Path) -> None:
+    """Releases and merges are unknown, so that queries still answer."""
+    repo = Repo.create(tmp_path)
+    repo.commit_file("a.py", "1\n")
+    repo.git("tag", "v1.0")
+    repo.git("config", "core.abbrev", "many")
+    repository = open_repository(repo.path)
+    git = GitProgram(repository.git_dir, repo.path, repository.objects_dir)
+    assert releases.load_releases(repository, git) is None
+    assert releases.load_merges(repository, git, repo.head) is None
+
+
 def test_cached_states() -> None:
     """A result counts for one state of one repository, and a failure is computed again."""
     cache: releases.HistoryCache[str] = releases.HistoryCache()
