@@ -49,7 +49,7 @@ _OPTIONAL_FIELDS: Final = {
     ),
     "compatibility": ("reason", "missing_components"),
     "related": ("old_paths", "owners", "recent_authors", "bots", "hot_spots", "limitation"),
-    "search": ("last", "limitation"),
+    "search": ("last", "elsewhere", "limitation"),
 }
 
 

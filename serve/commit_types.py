@@ -123,13 +123,15 @@ class ChangeSearchDetails:
 
     `commits`: number of matching commits. `shown`: number of commits in the answer. `last`: the last matching commit of
     the order, such as the oldest one if the newest come first, without its files; None if all commits are shown.
-    `limitation`: what the search leaves out; None if it found commits.
+    `elsewhere`: number of commits that match outside the requested path, not counting truncated diffs; None without a
+    path, and if commits match in it. `limitation`: what the search leaves out; None if it found commits.
     """
 
     commits: int
     shown: int
     order: Literal["newest", "oldest"]
     last: ChangeHit | None = None
+    elsewhere: int | None = None
     limitation: str | None = None
 
     @property
@@ -141,6 +143,8 @@ class ChangeSearchDetails:
     def count_phrase(self) -> str:
         """`commits` and `shown` as a phrase: `17 commits, all shown`."""
         commits = format_commit_count(self.commits)
+        if self.elsewhere:
+            return f"{commits}, outside the path at least {self.elsewhere:,}"
         if self.shown == self.commits:
             return f"{commits}, all shown" if self.commits > 1 else commits
         return f"{commits}, first {self.shown:,} shown"

@@ -175,7 +175,7 @@ def truncate_line(line: str) -> str:
 def reduce_find_answer(answer: FindAnswer, detail: Detail, terms: Collection[str]) -> FindAnswer:
     """Reduce the hits of a search to this level of detail. `terms`: words of the query; lines with them are kept.
 
-    Weak hits keep only the subject, unless all are weak.
+    Weak hits after the first keep only the subject, unless all are weak.
     """
     if detail is Detail.FULL:
         return answer

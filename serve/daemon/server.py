@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -300,6 +301,7 @@ class _McpHandler(_BaseHandler):
             stream.close()
 
 
+@cache  # later imports are quick, and must not keep the objects of running sessions from garbage collection
 def _import_mcp_sessions() -> ModuleType:
     with pause_garbage_collection():
         from serve.daemon import mcp_sessions

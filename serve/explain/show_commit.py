@@ -115,7 +115,7 @@ def limit_length(answer: ShowAnswer, max_tokens: int) -> ShowAnswer:
     The message may take half of the length, or more if the other part is shorter. Its subject stays, up to
     MAX_SUBJECT_CHARS characters.
     """
-    max_chars = max_tokens * CHARS_PER_TOKEN - ANSWER_OVERHEAD
+    max_chars = max_tokens * CHARS_PER_TOKEN - ANSWER_OVERHEAD - sum(map(len, answer.changelog))
     message = answer.commit.commit_message
     min_message_chars = min(len(get_subject(message)), MAX_SUBJECT_CHARS)
     texts = (part.text for part in (answer.diff, answer.content) if part)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import BaseModel, Field
@@ -25,6 +26,7 @@ from serve.commit_types import (
     TraceAnswer,
     TraceHit,
 )
+from serve.excerpts import get_subject
 from serve.explain_types import EvolutionLead, EvolutionStep, ExplainAnswer, ExplainHit, RelatedCommit
 from serve.find_types import FindAnswer, PatternHit
 from serve.references import describe_evidence
@@ -46,8 +48,8 @@ from stores.errors import LineageError
 MAX_LINE_CHARS: Final = 80
 # Maximum characters of a line of a changelog.
 MAX_CHANGELOG_CHARS: Final = 160
-# Maximum number of files of a commit in an answer about several commits.
-MAX_SHORT_FILES: Final = 5
+# Maximum number of listed files of one of several commits.
+MAX_REDUCED_FILES: Final = 5
 _BACKTICKS: Final = re.compile(r"`{3,}")
 
 
@@ -187,28 +189,37 @@ def describe_error(error: LineageError) -> str:
     return add_path_to_commands(f"{error.message} {error.hint}".strip())
 
 
+def reduce_show_answer(answer: ShowAnswer) -> ShowAnswer:
+    """Reduce the answer about one of several commits to MAX_REDUCED_FILES files.
+
+    With a diff, keep only the subject of the message and the changed lines.
+    """
+    commit, diff = answer.commit, answer.diff
+    if diff:
+        commit = replace(commit, commit_message=get_subject(commit.commit_message))
+        diff = replace(diff, text=remove_context(diff.text))
+    return replace(answer, commit=commit, files=answer.files[:MAX_REDUCED_FILES], diff=diff)
+
+
 def format_show_answer(answer: ShowAnswer, *, is_described: bool = False, is_short: bool = False) -> str:
     """Return the text of an answer of `show_commit`: the commit, its files, and the text of one of them.
 
     `is_described`: the text of an earlier item has the description of the commit, so one line names it. `is_short`: the
-    commit is one of several, so the author's email, the parents and all files but the first MAX_SHORT_FILES are
-    omitted. If there is a diff, the body of the message and the context lines of the diff are omitted, too.
+    commit is one of several, so the author's email and the parents are omitted.
     """
     commit, diff, content = answer.commit, answer.diff, answer.content
     subject = _split_message(commit.commit_message)[0]
     lines = (
         [f"{commit.commit_sha[:SHORT_SHA_DIGITS]} {subject}"]
         if is_described
-        else _describe_commit(commit, is_short=is_short, has_body=not (is_short and diff))
+        else _describe_commit(commit, is_short=is_short)
     )
     lines += (f"changelog: {_shorten(line, MAX_CHANGELOG_CHARS)}" for line in answer.changelog)
-    files = answer.files[:MAX_SHORT_FILES] if is_short else answer.files
-    lines += map(_describe_commit_file, files)
-    if omitted_count := (answer.file_count or 0) - len(files):
+    lines += map(_describe_commit_file, answer.files)
+    if omitted_count := (answer.file_count or 0) - len(answer.files):
         lines.append(format_count(omitted_count, "other file" if diff else "more file"))
     if diff:
-        text = remove_context(diff.text) if is_short else diff.text
-        lines += [*_fence(text, "diff"), *_format_omission(diff.omitted_lines, "line")]
+        lines += [*_fence(diff.text, "diff"), *_format_omission(diff.omitted_lines, "line")]
     if content:
         numbers = f"{content.first_line}-{content.last_line} of {content.line_count}"
         lines.append(f"file: {escape_line(content.path)}, lines {numbers}")
@@ -250,7 +261,7 @@ def _format_related_file(file: RelatedFile) -> str:
     )
 
 
-def _describe_commit(commit: CommitDetails, *, is_short: bool, has_body: bool) -> list[str]:
+def _describe_commit(commit: CommitDetails, *, is_short: bool) -> list[str]:
     subject, *body = _split_message(commit.commit_message)
     date, author = _format_date(commit.commit_date, commit.author_date), escape_line(commit.commit_author)
     if is_short:
@@ -258,8 +269,8 @@ def _describe_commit(commit: CommitDetails, *, is_short: bool, has_body: bool) -
     else:
         parents = ", ".join(sha[:SHORT_SHA_DIGITS] for sha in commit.parents) or "none"
         head = f"{commit.commit_sha} {date} {author} <{escape_line(commit.author_email)}>; parents: {parents}"
-    evidence = _describe_evidence(commit, commit.commit_message if has_body else subject)
-    return [f"{head}{evidence}", *_quote([subject, *body] if has_body else [subject])]
+    evidence = _describe_evidence(commit, commit.commit_message)
+    return [f"{head}{evidence}", *_quote([subject, *body])]
 
 
 def _describe_commit_file(file: CommitFile) -> str:

@@ -40,6 +40,7 @@ from serve.mcp.answer_text import (
     format_search_answer,
     format_show_answer,
     format_trace_answer,
+    reduce_show_answer,
 )
 from serve.mcp.tools import QueuedCalls, RepositoryResolver, build_call_result
 from serve.related_types import RelatedRequest
@@ -81,7 +82,7 @@ OptionalTokens: TypeAlias = Annotated[int, Field(ge=1)] | tools.HiddenNull
 # Maximum number of files and lines that `search_changes` returns of a commit; `show_commit` returns all.
 MAX_FILES: Final = 3
 MAX_LINES: Final = 4
-# Default and maximum number of commits that `search_changes` returns for each pattern.
+# Default number of commits that `search_changes` returns for each pattern, and maximum number for all patterns.
 DEFAULT_COMMITS: Final = 5
 MAX_COMMITS: Final = 100
 # Default length of an answer of `show_commit`: a diff of about 100 lines.
@@ -200,7 +201,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
             only_added=added,
             only_removed=removed,
             oldest_first=oldest,
-            limit=min(limit, MAX_COMMITS),
+            limit=limit,
             max_files=MAX_FILES,
             max_lines=MAX_LINES,
             path=path,
@@ -212,7 +213,8 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         resolved_path = resolver.resolve(repository, context)
 
         def search_all(patterns: list[str]) -> CallToolResult:
-            search = partial(_search_changes, set(), request, resolved_path, home)
+            limited = replace(request, limit=min(limit, MAX_COMMITS // len(patterns) or 1))
+            search = partial(_search_changes, set(), limited, resolved_path, home)
             items = ({"pattern": text} for text in patterns)
             return answer_items(items, len(patterns), limit * len(patterns), 1, search)
 
@@ -350,7 +352,8 @@ def _show_commit(
     described.add(commit.commit_sha)
     if is_described:
         answer = replace(answer, commit=replace(commit, commit_message=get_subject(commit.commit_message)))
-
+    if commit_count > 1:
+        answer = reduce_show_answer(answer)
     format_answer = partial(format_show_answer, is_described=is_described, is_short=commit_count > 1)
     size = ceil(len(format_answer(answer)) / CHARS_PER_TOKEN)
 

@@ -128,6 +128,15 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
             request, connection, pattern, [*matches_by_commit[:shown_count], *last], git_matches
         )
         possible_copies = history.find_possible_copies(connection, status.reachability, list(messages))
+        elsewhere = None
+        if request.path and not matches_by_commit:
+            condition, parameters = _build_condition(
+                replace(filter_request, path=None), repository, connection
+            )
+            condition = f"{condition} AND {exact_search.build_range_condition(commit_range)}"
+            matches = exact_search.find_matching_hunks(connection, pattern, condition, parameters)
+            shas = {match.commit_sha for match in matches if _has_requested_sign(request, match)}
+            elsewhere = sum(map(is_searched, shas))
     # An open index blocks index runs, so references and releases are read from git after the index is closed.
     evidence_loader = replace(loader, find_candidates=lambda _: possible_copies)
     hits = evidence_loader.add_to(hits, messages)
@@ -142,21 +151,16 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
                 shown=shown_count,
                 order="oldest" if request.oldest_first else "newest",
                 last=replace(hits[-1], files=()) if last else None,
-                limitation=None if matches_by_commit else _describe_limitation(request, path, home),
+                elsewhere=elsewhere,
+                limitation=None if matches_by_commit else _describe_limitation(request),
             ),
         ),
     )
 
 
-def _describe_limitation(request: ChangeSearchRequest, path: Path, home: Path) -> str:
-    """Return what a search without hits left out; with a filter by path, also how many commits match elsewhere."""
-    limitation = LIMITATION.format(
-        commits="" if request.commit_range else "commits that HEAD does not reach, "
-    )
-    if request.path is None:
-        return limitation
-    elsewhere = search_changes(replace(request, path=None, limit=1), path, home).meta.search.commits
-    return f"Outside this path: {format_commit_count(elsewhere)}. {limitation}" if elsewhere else limitation
+def _describe_limitation(request: ChangeSearchRequest) -> str:
+    """Return what the search left out."""
+    return LIMITATION.format(commits="" if request.commit_range else "commits that HEAD does not reach, ")
 
 
 @contextmanager

@@ -52,13 +52,14 @@ from serve.find_types import (
 )
 from serve.mcp.answer_text import (
     MAX_CHANGELOG_CHARS,
-    MAX_SHORT_FILES,
+    MAX_REDUCED_FILES,
     format_explain_answer,
     format_find_answer,
     format_related_answer,
     format_search_answer,
     format_show_answer,
     format_trace_answer,
+    reduce_show_answer,
 )
 from serve.references import Reference
 from serve.related_types import (
@@ -402,30 +403,29 @@ def test_texts_by_strangers_in_search_and_commit() -> None:
     )
 
 
-def test_short_commit() -> None:
+def test_one_of_several_commits() -> None:
     """One of several commits has no email, parents and later files; with a diff, only the subject and changed lines."""
     commit = CommitDetails(
-        "6f1ed002ab", "Fix\n\nBody", "Ada", "a@b", "2024-02-01T10:00:00Z", None, ("1" * 40,)
+        "6f1ed002ab", "Fix\n\nCloses #12", "Ada", "a@b", "2024-02-01T10:00:00Z", None, ("1" * 40,),
+        references=(Reference("issue", "#12"),),
+    )  # fmt: skip
+    files = tuple(
+        CommitFile(f"{number}.py", "modified", number, 2) for number in range(MAX_REDUCED_FILES + 1)
     )
-    files = tuple(CommitFile(f"{number}.py", "modified", number, 2) for number in range(MAX_SHORT_FILES + 1))
     answer = ShowAnswer(commit, files, len(files), changelog=("Fix `x`" + "y" * 200,))
-    assert format_show_answer(answer, is_short=True).split("\n") == [
+    assert format_show_answer(reduce_show_answer(answer), is_short=True).split("\n") == [
         "6f1ed002ab 2024-02-01 Ada",
         "> Fix",
-        "> Body",
+        "> Closes #12",
         f"changelog: Fix `x`{'y' * (MAX_CHANGELOG_CHARS - 7)}…",
         "file: 0.py -2",
-        *(f"file: {number}.py +{number} -2" for number in range(1, MAX_SHORT_FILES)),
+        *(f"file: {number}.py +{number} -2" for number in range(1, MAX_REDUCED_FILES)),
         "1 more file",
     ]
-    diff = FileDiff("0.py", "@@ -1,2 +1 @@\n a\n-b\n", omitted_lines=0)
-    answer = ShowAnswer(commit, files[:1], 1, diff)
-    assert format_show_answer(answer, is_short=True) == (
-        "6f1ed002ab 2024-02-01 Ada\n> Fix\nfile: 0.py -2\n```diff\n@@ -1,2 +1 @@\n-b\n```"
+    answer = ShowAnswer(commit, files[:1], 1, FileDiff("0.py", "@@ -1,2 +1 @@\n a\n-b\n", omitted_lines=0))
+    assert format_show_answer(reduce_show_answer(answer), is_short=True) == (
+        "6f1ed002ab 2024-02-01 Ada · #12\n> Fix\nfile: 0.py -2\n```diff\n@@ -1,2 +1 @@\n-b\n```"
     )
-    commit = replace(commit, commit_message="Fix\n\nCloses #12", references=(Reference("issue", "#12"),))
-    text = format_show_answer(replace(answer, commit=commit), is_short=True)
-    assert text.startswith("6f1ed002ab 2024-02-01 Ada · #12\n> Fix\n")  # the body, which has it, is not shown
 
 
 def test_answer_about_one_line() -> None:

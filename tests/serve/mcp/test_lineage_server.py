@@ -281,7 +281,7 @@ def test_show_commit(server: MCPServer[Any], shared_repo: Repo) -> None:
     assert error.is_error and "has no file 'src/udp.py'" in extract_text(error)
 
 
-def test_list_of_patterns(server: MCPServer[Any]) -> None:
+def test_list_of_patterns(server: MCPServer[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pattern has the answer of a call about it alone, or its error; the limit is that of each pattern."""
     alone = [call_tool(server, "search_changes", pattern=text, limit=1) for text in ("timeout", "absent")]
     result = call_tool(server, "search_changes", pattern=["timeout", "", "absent"], limit=1)
@@ -296,6 +296,9 @@ def test_list_of_patterns(server: MCPServer[Any]) -> None:
     assert second == f"pattern: \nError: {results[1]['error']}" and "empty" in second
     result = call_tool(server, "search_changes", pattern=["timeout", "timeout()"], limit=2)
     assert [len(each["hits"]) for each in extract_structured_content(result)["results"]] == [2, 1]
+    monkeypatch.setattr(lineage_server, "MAX_COMMITS", 3)
+    result = call_tool(server, "search_changes", pattern=["timeout", "timeout()"], limit=2)
+    assert [len(each["hits"]) for each in extract_structured_content(result)["results"]] == [1, 1]
 
 
 @pytest.mark.parametrize("pattern", ["[]", "null", "[1]", "{}", "[" * 5_000])
@@ -415,6 +418,18 @@ def test_lists_of_commits_and_paths(server: MCPServer[Any], shared_repo: Repo) -
         **extract_structured_content(alone),
     }
     assert results[0]["commit"]["commit_sha"] == sha
+
+
+def test_structured_content_of_several_commits(repo: Repo, home: Path) -> None:
+    """The structured content of a list has the files of the text, so that it is about as long."""
+    for commit in range(2):
+        for number in range(9):
+            repo.write(f"{number}.py", f"{commit}\n")
+        repo.commit(f"Change {commit}")
+    content = extract_structured_content(
+        call_tool(create_server(repo, home), "show_commit", commit=["HEAD", "HEAD~1"])
+    )
+    assert [(len(item["files"]), item["file_count"]) for item in content["results"]] == [(5, 9)] * 2
 
 
 def test_list_of_commits_within_max_tokens(repo: Repo, home: Path) -> None:
@@ -831,6 +846,18 @@ def test_k_is_clamped(server: MCPServer[Any], k: int, hits: int) -> None:
         note = f"`k` is from 1 to 20: {k} counts as 1."
         assert ((answer["_meta"]["hint"] or "").endswith(note)) == (k < 1)
         assert tool == "explain_change" or len(answer["hits"]) == hits
+
+
+def test_large_k_is_clamped(repo: Repo, home: Path) -> None:
+    """If `k` is above the maximum and that many commits are returned, a hint says so."""
+    for number in range(1, 22):
+        repo.commit_file("a.py", "".join(f"{line}\n" for line in range(number)), f"Add line {number}")
+    server = create_server(repo, home)
+    for k, note in ((20, None), (30, "`k` is from 1 to 20: 30 counts as 20.")):
+        answer = extract_structured_content(call_tool(server, "explain_change", file="a.py", k=k))
+        assert len(answer["hits"]) == 20
+        assert (note is None) == ("`k`" not in answer["_meta"]["hint"])
+        assert answer["_meta"]["hint"].endswith(note or "")
 
 
 def test_filters_restrict_hits(server: MCPServer[Any]) -> None:

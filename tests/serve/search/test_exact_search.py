@@ -233,13 +233,12 @@ def test_what_is_left_out(tmp_path: Path, home: Path) -> None:
     assert get_subjects(answer) == ["Resolve"]
     assert answer.meta.search.limitation is None
     answer = search_changes(ChangeSearchRequest("needle", path="yarn.lock"), repo.path, home)
-    limitation = answer.meta.search.limitation or ""
     assert not answer.hits
-    assert limitation.startswith(
-        "Outside this path: 1 commit. Not searched: commits that HEAD does not reach"
-    )
-    answer = search_changes(ChangeSearchRequest("no", path="a.*"), repo.path, home)
-    assert (answer.meta.search.limitation or "").startswith("Not searched: commits")
+    assert (answer.meta.search.limitation or "").startswith("Not searched: commits that HEAD does not reach")
+    assert answer.meta.search.count_phrase == "0 commits, outside the path at least 1"
+    answer = search_changes(ChangeSearchRequest("no", path="a.*", only_added=True), repo.path, home)
+    assert answer.meta.search.elsewhere == 0
+    assert answer.meta.search.count_phrase == "0 commits"
     answer = search_changes(ChangeSearchRequest("absent", commit_range="main"), repo.path, home)
     assert (answer.meta.search.limitation or "").startswith("Not searched: paths that the index ignores")
     hint = search_changes(ChangeSearchRequest("end"), repo.path, home).meta.hint
