@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -124,11 +124,20 @@ class Shape:
 def _keep_arguments(server: Server, entry: Entry) -> Server:
     """Return the server with the arguments that the entry gives its program, if they begin with the server's own."""
     words = list_command_words(entry)
-    programs = [PurePath(word).name for word in words]
-    start = programs.index(server.command.name) + 1 if server.command.name in programs else len(words)
-    arguments = tuple(words[start:])
+    position = _find_program(words, server.command.name)
+    arguments = () if position is None else tuple(words[position + 1 :])
     has_own_arguments = arguments[: len(server.arguments)] == server.arguments
     return replace(server, arguments=arguments) if has_own_arguments else server
+
+
+def _find_program(words: Sequence[str], program: str) -> int | None:
+    """Return the position of the program: the first word, or the last word that is its name without a directory.
+
+    A path among the arguments may name any file or directory.
+    """
+    if words and PurePath(words[0]).name == program:
+        return 0
+    return max((position for position, word in enumerate(words) if word == program), default=None)
 
 
 def _build_command_entry(server: Server) -> Entry:
@@ -156,13 +165,14 @@ SHAPES: Final = {shape.name: shape for shape in (MCP_SERVERS, MCP, TOML, SERVERS
 
 
 def starts_server(entry: Any, server: Server) -> bool:
-    """Return whether an entry starts this server's program, from any directory or through another program."""
-    return server.command.name in {PurePath(word).name for word in list_command_words(entry)}
+    """Return whether an entry starts this server's program, from any directory or by its name through another."""
+    return _find_program(list_command_words(entry), server.command.name) is not None
 
 
 def starts_own_program(entry: Any) -> bool:
     """Return whether an entry starts one of this project's programs."""
-    return not PROGRAM_NAMES.isdisjoint(PurePath(word).name for word in list_command_words(entry))
+    words = list_command_words(entry)
+    return any(_find_program(words, program) is not None for program in PROGRAM_NAMES)
 
 
 def list_command_words(entry: Any) -> list[str]:

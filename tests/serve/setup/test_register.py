@@ -188,6 +188,13 @@ def test_only_managed_variables_change(file: Path) -> None:
             ["uvx", "--from", "x", "lineage-mcp", "/repo"],
             ["/opt/bin/lineage-mcp", "/repo"],
         ),
+        (
+            "mcpServers",
+            SERVER,
+            ["uv", "run", "--directory", "/src/lineage-mcp", "lineage-mcp"],
+            ["/opt/bin/lineage-mcp"],
+        ),
+        ("mcp", SERVER, ["lineage-mcp", "/src/lineage-mcp"], ["/opt/bin/lineage-mcp", "/src/lineage-mcp"]),
         ("mcp", MINDMAP, ["/my/mindmap", "mcp", "--x"], ["/opt/bin/mindmap", "mcp", "--x"]),
         ("mcp", MINDMAP, ["/my/mindmap", "serve"], ["/opt/bin/mindmap", "mcp"]),
         ("mcp", replace(SERVER, arguments=("/b",)), ["lineage-mcp", "/a"], ["/opt/bin/lineage-mcp", "/b"]),
@@ -235,6 +242,20 @@ def test_change_is_backed_up(file: Path) -> None:
     assert backup.read_text() == '{"token": "secret"}\n'
     assert get_config_file(file).remove(SERVER).backup == backup and "lineage" in backup.read_text()
     assert file.read_text() == '{"token": "secret"}\n' and list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("directory", ["/home/ada/mindmap", "/home/ada/lineage-mcp"])
+def test_server_with_a_directory_named_like_a_program(file: Path, directory: str) -> None:
+    """A server that only gets such a directory as argument is another's: it stays, and the backup has it."""
+    file.parent.mkdir()
+    get_config_file(file).write(SERVER)
+    get_config_file(file).remove(SERVER)
+    text = json.dumps({"mcpServers": {"files": {"command": "npx", "args": ["server-filesystem", directory]}}})
+    file.write_text(text)
+    backup = get_config_file(file).write(SERVER).backup
+    assert backup is not None and backup.read_text() == text
+    with pytest.raises(ServerNameTaken):
+        get_config_file(file).write(replace(SERVER, name="files", command=Path(directory)))
 
 
 @pytest.mark.parametrize("original", [None, "{}\n", '{\n  "mcpServers": {}\n}\n', '{\n  "x": 1\n}\n'])
