@@ -73,10 +73,8 @@ def find_newest(receipt: Receipt, *, prerelease: bool) -> Offer:
     try:
         offers = _list_offers(receipt, prerelease=prerelease)
     except ProgramFailed as error:
-        raise SourceFailed(
-            error.message,
-            hint=f"Check that {receipt.source} can be reached. If it has moved, install from there with install.sh.",
-        ) from error
+        hint = f"Check that {receipt.source} can be reached. If it has moved, install from there with install.sh."
+        raise SourceFailed(error.message, hint=error.hint or hint) from error
     allowed_offers = [offer for offer in offers if prerelease or not offer.version.is_prerelease]
     if allowed_offers:
         return max(allowed_offers, key=lambda offer: offer.version)
@@ -117,7 +115,10 @@ def run_program(*command: str | Path, variables: Mapping[str, str] | None = None
             check=False,
         )
     except OSError as error:
-        raise ProgramFailed(f"`{words[0]}` could not be run: {error.strerror}.") from error
+        raise ProgramFailed(
+            f"`{words[0]}` could not be run: {error.strerror}.",
+            hint="Install it, or add its directory to PATH.",
+        ) from error
     if process.returncode:
         output = process.stderr.strip() or process.stdout.strip()
         last_lines = output.splitlines()[-MAX_REPORTED_LINES:]

@@ -14,7 +14,7 @@ import pytest
 from serve import config
 from serve.cli import app
 from serve.update import installers, receipt, sources
-from serve.update.receipt import Installer, Receipt, Source
+from serve.update.receipt import Installer, Receipt, Source, SourceKind
 from serve.update.sources import SourceFailed
 from stores.errors import LineageError
 from tests.repos import Repo
@@ -203,6 +203,20 @@ def test_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: Insta
     source = Source("index", (tmp_path / "simple").as_uri())
     assert find_offer(source, installer=installer) == ("1.1", "history-lineage==1.1")
     assert find_offer(source, installer=installer, prerelease=True)[0] == "2.0b1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "installer", "program"),
+    [("git", "pip", "git"), ("index", "uv", "uv"), ("index", "pipx", "pipx")],
+)
+def test_missing_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: SourceKind, installer: Installer, program: str
+) -> None:
+    """If a program is missing, the hint is about the program, not the source."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SourceFailed, match=f"`{program}` could not be run: No such file") as error:
+        find_offer(Source(kind, tmp_path.as_uri()), installer=installer)
+    assert error.value.hint == "Install it, or add its directory to PATH."
 
 
 def _write_wheel(file: Path, name: str, version: str) -> None:
