@@ -120,15 +120,18 @@ def _check_home_directory(home: Path) -> CheckResult:
     if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
         return report_problem("home", f"{home} is not writable", f"Run `chmod u+rwx {quote(str(home))}`.")
     mode = stat.S_IMODE(home.stat().st_mode)
+    faults, remedy = [], f"Run `chmod go-w {quote(str(home))}`."
     if mode & 0o022:
-        found = f"other users may write to {home} (mode {mode:04o})"
-        return report_warning("home", found, f"Run `chmod go-w {quote(str(home))}`.")
+        writers = "other users" if mode & 0o002 else "the group"
+        faults.append(f"{writers} may write to {home} (mode {mode:04o})")
     if readable_by_others := sorted(_find_readable_by_others(home)):
         names = ", ".join(path.name for path in readable_by_others[:MAX_NAMED])
         remaining = len(readable_by_others) - MAX_NAMED
         more = f" and {remaining} more" if remaining > 0 else ""
         remedy = f"Run `chmod -R go-rwx {quote(str(home))}`: diffs may contain secrets."
-        return report_warning("home", f"other users may read indexes in {home}: {names}{more}", remedy)
+        faults.append(f"other users may read indexes in {home}: {names}{more}")
+    if faults:
+        return report_warning("home", "; ".join(faults), remedy)
     return report_ok("home", f"{home}{'; its indexes are' if mode & 0o077 else ','} closed to other users")
 
 

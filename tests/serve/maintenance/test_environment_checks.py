@@ -221,7 +221,7 @@ def test_shared_hooks_directory(repo: Repo, tmp_path: Path) -> None:
 def test_home(
     repo: Repo, home: Path, location: IndexLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An index directory that others may read, that is a file, or that is not writable is reported."""
+    """An index directory that others may read or write, that is a file, or that is not writable is reported."""
     home.chmod(0o755)
     result = run_checks(repo.path)["home"]
     assert (result.verdict, result.found) == (OK, f"{home}; its indexes are closed to other users")
@@ -229,9 +229,16 @@ def test_home(
     result = run_checks(repo.path)["home"]
     assert (result.verdict, result.remedy) == (WARNING, f"Run `chmod go-w {home}`.")
     assert result.found == f"other users may write to {home} (mode 0777)"
-    home.chmod(0o755)
+    home.chmod(0o775)
+    group_may_write = f"the group may write to {home} (mode 0775)"
+    assert run_checks(repo.path)["home"].found == group_may_write
     location.folder.chmod(0o755)
-    assert run_checks(repo.path)["home"].found.endswith(f": {location.repo_id}")
+    others_may_read = f"other users may read indexes in {home}: {location.repo_id}"
+    result = run_checks(repo.path)["home"]
+    assert result.found == f"{group_may_write}; {others_may_read}"
+    assert result.remedy == f"Run `chmod -R go-rwx {home}`: diffs may contain secrets."
+    home.chmod(0o755)
+    assert run_checks(repo.path)["home"].found == others_may_read
     file = tmp_path / "file"
     file.touch()
     monkeypatch.setenv("LINEAGE_HOME", str(file))
