@@ -29,7 +29,7 @@ from pipeline.embed import (
 from pipeline.encoders.base import Encoder
 from pipeline.extract import ExtractedBatch, ExtractTask
 from pipeline.git.errors import NothingToIndex, UnreadableObject
-from pipeline.git.libgit2 import check_objects
+from pipeline.git.libgit2 import check_alternates, check_objects
 from pipeline.git.repository import Repository
 from pipeline.head_symbols import (
     FILES_PER_SLICE,
@@ -188,7 +188,7 @@ class IndexRun:
         """Index the commits up to HEAD. After an interruption the next run continues with what is missing.
 
         Raises OutOfMemory without enough memory, NothingToIndex without a commit, IncompatibleIndex if the index has to
-        be rebuilt, and StorageError, at the end, if objects may not be read.
+        be rebuilt, and at the end StorageError if objects may not be read.
         """
         check_free_memory()
         start_time = time.perf_counter()
@@ -219,6 +219,8 @@ class IndexRun:
             result = write.finish_run(writer, start, self.profile)
         if result.unreadable_commits or not is_head_complete:
             check_objects(self.repository.objects_dir)
+            if not result.commits:
+                check_alternates(self.repository.objects_dir)
         return RunSummary(
             head=head,
             commits=progress.written_commits,

@@ -104,18 +104,26 @@ def check_git_dir(git_dir: Path) -> None:
 
 
 def check_objects(objects_dir: Path, message: str = "") -> None:
-    """Raise StorageError if objects may not be read, and DamagedRepository if an alternate object directory is missing.
+    """Raise StorageError if objects may not be read. libgit2 reports them as missing.
 
-    libgit2 reports the objects as missing. `message`: git's message, which can name the file of an object.
+    `message`: git's message, which can name the file of an object.
     """
     directories = list_object_dirs(objects_dir)
-    if missing := next((directory for directory in directories if not directory.is_dir()), None):
-        raise build_alternate_error(missing)
     unreadable_path = next(filter(None, map(find_unreadable_objects, directories)), None)
     if (match := _LOOSE_OBJECT.search(message)) and not os.access(match[1], os.R_OK):
         unreadable_path = Path(match[1])
     if unreadable_path:
         raise build_permission_error(unreadable_path)
+
+
+def check_alternates(objects_dir: Path) -> None:
+    """Raise DamagedRepository if an alternate object directory is missing. Call this only if no history can be read.
+
+    A repository with all objects of its own may still name an alternate that was deleted.
+    """
+    for directory in list_object_dirs(objects_dir):
+        if not directory.is_dir():
+            raise build_alternate_error(directory)
 
 
 def _check_work_tree(path: str) -> None:

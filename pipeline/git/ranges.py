@@ -20,7 +20,7 @@ from pipeline.git.attributes import MAX_PATTERN_CHARACTERS, NamePattern
 from pipeline.git.changes import decode_path
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
-from pipeline.git.libgit2 import check_objects
+from pipeline.git.libgit2 import check_alternates, check_objects
 from pipeline.git.objects import EPOCH, collect_reachable, parse_seconds
 from pipeline.git.repository import Repository
 from pipeline.interrupts import check_cancelled
@@ -271,10 +271,12 @@ def check_damage(git: GitProgram, revision: str) -> None:
     names_other_sha = output.exit_code == 0 and _SHA.fullmatch(sha) is not None and sha != revision.lower()
     if names_other_sha and git.run("cat-file", "-t", sha).exit_code:
         check_objects(git.objects_dir)
+        check_alternates(git.objects_dir)
         raise UnreadableObject(revision, f"{sha} is missing or damaged")
     is_damaged = output.exit_code > 1 and output.stderr.startswith("error: ")
     if is_damaged or "error: Could not read " in output.stderr:  # a parent
         check_objects(git.objects_dir)
+        check_alternates(git.objects_dir)
         raise UnreadableObject(revision, output.stderr.splitlines()[-1].partition(": ")[2])
 
 

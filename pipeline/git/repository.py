@@ -29,6 +29,7 @@ from pipeline.git.errors import (
 from pipeline.git.git_dir import is_partial_clone, read_shallow_boundary, resolve_common_dir
 from pipeline.git.libgit2 import (
     ErrorTranslation,
+    check_alternates,
     check_git_dir,
     check_objects,
     describe_head_repair,
@@ -153,6 +154,7 @@ class Repository:
             if self._git.head_is_unborn:
                 return None
             check_objects(self.objects_dir)
+            check_alternates(self.objects_dir)
             reason = error.reason if isinstance(error, UnreadableObject) else str(error)
             hint = describe_head_repair(self.git_dir, self.common_dir)
             raise UnreadableObject("HEAD", reason, hint) from error

@@ -18,7 +18,7 @@ from pipeline.git.git_dir import (
     find_unreadable_git_file,
     resolve_common_dir,
 )
-from pipeline.git.libgit2 import check_objects
+from pipeline.git.libgit2 import check_alternates, check_objects
 from pipeline.git.repository import open_repository
 from stores.errors import StorageError
 from tests.repos import Repo
@@ -282,7 +282,7 @@ def test_missing_alternate(tmp_path: Path) -> None:
     source.git("clone", "--quiet", "--shared", str(middle), str(clone))
     alternates = clone / ".git" / "objects" / "info" / "alternates"
     alternates.write_text(f"# comment\n\n{middle}/.git/objects\n../objects\n")
-    check_objects(alternates.parent.parent)
+    check_alternates(alternates.parent.parent)
     source.path.rename(tmp_path / "moved")
     message = f"directory {source.path}/.git/objects, which .* does not exist"
     with pytest.raises(DamagedRepository, match=message):

@@ -15,7 +15,7 @@ import pytest
 from serve.cli.index_output import format_duration
 from stores import database, locks
 from tests.bench.indexes import compute_fingerprint, list_index_files
-from tests.pipeline.histories import create_interleaved_repo, get_location, turn_into_schema_2
+from tests.pipeline.histories import create_interleaved_repo, get_location, hide_object, turn_into_schema_2
 from tests.repos import Repo
 from tests.serve.commands import HEAVY_PACKAGES, list_loaded_packages, read_output, run_lineage
 
@@ -389,6 +389,22 @@ def test_unreadable_commits_are_reported(repo: Repo, home: Path) -> None:
     result = run_index(repo, home)
     assert "could not be read" in result.stderr and f"object {blob} is missing" in result.stderr
     assert result.stdout.startswith("indexed in")
+
+
+def test_missing_alternate(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A missing alternate is an error if no commit can be read, and does not matter if some can."""
+    repo = Repo.create(tmp_path / "other")
+    first = repo.commit_file("a.py", "a = 1\n")
+    repo.commit_file("b.py", "b = 1\n")
+    objects = repo.path / ".git" / "objects"
+    (objects / "info" / "alternates").write_text("/nowhere/objects\n")
+    with hide_object(repo, "HEAD:a.py"):
+        assert f"that could not be read (1): {first[:12]}" in run_index(repo, home).stderr
+        run_lineage("doctor", repo.path)
+        assert f"1 not indexed: {first[:12]}" in capsys.readouterr().out
+        with hide_object(repo, "HEAD:b.py"):
+            assert run_lineage("index", "--rebuild", "--yes", repo.path) == 1
+    assert "the object directory /nowhere/objects, which" in capsys.readouterr().err
 
 
 def run_index(repo: Repo, home: Path) -> subprocess.CompletedProcess[str]:
