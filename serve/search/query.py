@@ -129,7 +129,7 @@ def parse_filters(request: FindRequest, now: datetime, context: RepositoryContex
             raise BadRequest(f"The {name} filter is empty.", hint="Omit it or give it a value.")
     since = parse_date(request.since, now) if request.since is not None else None
     until = parse_date(request.until, now) if request.until is not None else None
-    if since and since >= (until or now):
+    if since and (since >= until if until else since == now):
         end = f"{request.until!r:.200}" if until else "now"
         raise BadRequest(
             f"The period has no commits: its start {request.since!r:.200} is not before its end, {end}.",
