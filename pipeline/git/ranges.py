@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Final
 
 from pipeline.git.attributes import MAX_PATTERN_CHARACTERS, NamePattern
@@ -290,7 +291,7 @@ def _names_object(repository: Repository, name: str) -> bool:
 def _split_words(text: str) -> list[str]:
     """Return the words of a range.
 
-    Raises BadRange if it is empty, or has a NUL, a lone surrogate, an option or dots without a name.
+    Raises BadRange if it is empty, or has a NUL, a lone surrogate, an option or misplaced dots.
     """
     words = _WORD.findall(text)
     if "\0" in text:
@@ -304,9 +305,19 @@ def _split_words(text: str) -> list[str]:
     for word in words:
         if word.startswith("-"):
             raise BadRange(f"{word!r:.200} is not a revision.", hint=RANGE_HINT)
+    _check_dots(text, words)
+    return words
+
+
+def _check_dots(text: str, words: Sequence[str]) -> None:
+    """Raise BadRange for dots without a name, and for a space on one side of the dots."""
+    for word in words:
         if word in ("..", "..."):  # to git, `..` is a directory and `...` has no commits
             raise BadRange(f"{text!r:.200} names no commit before or after {word!r}.", hint=RANGE_HINT)
-    return words
+    for word, following in pairwise(words):
+        # git would put HEAD on the side without a name.
+        if (word.endswith("..") and following[0] != "^") or (following.startswith("..") and word[0] != "^"):
+            raise BadRange(f"{text!r:.200} has a space before or after the dots.", hint=RANGE_HINT)
 
 
 def _build_error(repository: Repository, git: GitProgram, text: str, reason: str) -> BadRange:

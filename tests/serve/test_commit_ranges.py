@@ -144,7 +144,7 @@ def test_commits_that_are_not_indexed(repo: Repo, tmp_path: Path) -> None:
     repo.git("branch", "-D", "x`;touch-pwned;`y")
     old = repo.git("rev-parse", "topic~1")
     repo.git("tag", "--force", "tree", "HEAD^{tree}")
-    mixed = find(repo, tmp_path, "timeout", commit_range=f"v1.. {old} ^v1 tree").meta.hint
+    mixed = find(repo, tmp_path, "timeout", commit_range=f"{old} v1.. ^v1 tree").meta.hint
     assert mixed
     assert (
         "6 are not indexed: neither HEAD nor an indexed branch reaches 3 of them. `lineage index --branch"

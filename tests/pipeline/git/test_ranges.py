@@ -78,6 +78,8 @@ def test_same_commits_as_git(repo: Repo, text: str) -> None:
         ("topic .. main", "'topic .. main' names no commit before or after '..'.", "Give a range"),
         ("topic ...  main", "'topic ...  main' names no commit before or after '...'.", "Give a range"),
         ("..", "'..' names no commit before or after '..'.", "Give a range"),
+        ("topic.. main", "'topic.. main' has a space before or after the dots.", "Give a range"),
+        ("topic ...main", "'topic ...main' has a space before or after the dots.", "Give a range"),
     ],
 )
 def test_bad_range(repo: Repo, text: str, message: str, hint: str) -> None:
