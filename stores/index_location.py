@@ -155,8 +155,9 @@ def list_indexes(home: Path) -> Iterator[IndexLocation]:
 
     The repository's path is read from `place.json`. If this file is missing, damaged or edited by hand, the path that
     is recorded in the index itself is preferred. The next index run writes a missing file again. An index whose path
-    cannot be read is left out.
+    cannot be read is left out. Raises HomeUnusable.
     """
+    check_home(home)
     files = [file for name in (LOCATION_FILE, DATABASE_FILE) for file in home.glob(f"*/{name}")]
     for folder in sorted({file.parent for file in files if not file.parent.is_symlink()}):
         location = IndexLocation(home, folder.name, folder, None)

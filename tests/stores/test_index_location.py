@@ -166,6 +166,14 @@ def test_invalid_home(tmp_path: Path, kind: str) -> None:
             resolve(home, "/src/flask")
 
 
+def test_home_that_is_not_utf_8(tmp_path: Path) -> None:
+    """A home that is not UTF-8 is an error, also for a list of its indexes."""
+    home = tmp_path / "\udcff"
+    home.mkdir()
+    with pytest.raises(HomeUnusable, match="is not UTF-8"):
+        list(index_location.list_indexes(home))
+
+
 def test_existing_directory_on_read_only_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An existing index directory is not written to, so it may be read-only; a new one is refused."""
     location = resolve(tmp_path, "/src/flask")
