@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipeline.git.errors import BEYOND_SHALLOW_BOUNDARY
+from pipeline.git.errors import BEYOND_SHALLOW_BOUNDARY, REFETCH_COMMAND
 
 if TYPE_CHECKING:
     from stores.history import UnreadableCommit
@@ -175,7 +175,7 @@ def describe_unreadable_remedy(
     if is_partial_clone and any(entry.reason.endswith(" is missing") for entry in unreadable):
         return (
             "This partial clone lacks some objects, and lineage fetches nothing. "
-            "Run `git fetch --refetch --no-filter`, then `lineage index`."
+            f"Run {REFETCH_COMMAND}, then `lineage index`."
         )
     boundary_count = sum(entry.reason == BEYOND_SHALLOW_BOUNDARY for entry in unreadable)
     if boundary_count == 0:

@@ -65,8 +65,9 @@ _SUBMODULE_DIRECTORY: Final = re.compile(
 # Reason of an UnreadableObject for a commit at the boundary of a shallow clone, which lacks the commit's parents.
 BEYOND_SHALLOW_BOUNDARY: Final = "its parents lie beyond the shallow boundary"
 # `git fsck` prints nothing about the objects that a partial clone lacks by design.
+REFETCH_COMMAND: Final = "`git fetch --refetch --no-filter` (git 2.36 or newer)"
 MISSING_OBJECT_HINT: Final = (
-    "In a partial clone, run `git fetch --refetch --no-filter`. In others, `git fsck` lists missing objects."
+    f"In a partial clone, run {REFETCH_COMMAND}. In others, `git fsck` lists missing objects."
 )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline.git import commit_graph, ranges
-from pipeline.git.errors import NothingReadable, UnreadableObject
+from pipeline.git.errors import REFETCH_COMMAND, NothingReadable, UnreadableObject
 from pipeline.git.ranges import RangeCommit
 from pipeline.git.releases import find_merges
 from pipeline.git.repository import Repository, open_repository
@@ -225,7 +225,7 @@ def _describe_first(errors: Sequence[UnreadableObject]) -> str:
 
 def _describe_remedy(repository: Repository, errors: Sequence[UnreadableObject]) -> str:
     if repository.is_partial_clone and errors[0].reason.endswith(" is missing"):
-        return "This partial clone lacks it: run `git fetch --refetch --no-filter`."
+        return f"This partial clone lacks it: run {REFETCH_COMMAND}."
     # If a commit has a readable message, only its files are unreadable, and git still lists the commits before it.
     is_cut_off = not all(_has_readable_message(repository, error.sha) for error in errors)
     unknown = "Commits that only an unreadable commit reaches are not counted. " if is_cut_off else ""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.git import commit_graph
+from pipeline.git.errors import REFETCH_COMMAND
 from pipeline.git.git_cli import RUN_TIMEOUT_SECONDS, GitProcess, GitProgram
 from pipeline.git.git_dir import read_or_empty
 from pipeline.git.objects import parse_seconds
@@ -405,7 +406,7 @@ def describe_blame_failure(failure: BlameFailed, repository: Repository) -> str:
     if repository.is_partial_clone:
         return (
             f"git could not read the history: {failure.reason}. "
-            "This partial clone lacks objects, and lineage does not fetch them: run `git fetch --refetch --no-filter`."
+            f"This partial clone lacks objects, and lineage does not fetch them: run {REFETCH_COMMAND}."
         )
     return f"git blame failed: {failure.reason}."
 

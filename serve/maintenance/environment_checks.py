@@ -18,7 +18,7 @@ from pipeline.encoders import base
 from pipeline.encoders.base import create_bundled_encoder
 from pipeline.encoders.cross_encoder import ChangeText, CrossEncoder
 from pipeline.git import commit_graph, git_cli
-from pipeline.git.errors import DamagedRepository, UnreadableObject
+from pipeline.git.errors import REFETCH_COMMAND, DamagedRepository, UnreadableObject
 from pipeline.git.git_cli import GitNotFound, UnreadableGitConfig
 from pipeline.git.repository import Repository
 from pipeline.options import EncoderName
@@ -265,9 +265,7 @@ def check_repository(context: CheckContext) -> Iterator[CheckResult]:
 def _check_completeness(repository: Repository) -> CheckResult:
     if repository.is_partial_clone:
         found = f"{repository.root}, a partial clone: commits with missing objects are not indexed"
-        return report_warning(
-            "repository", found, "Run `git fetch --refetch --no-filter` to get the missing objects."
-        )
+        return report_warning("repository", found, f"Run {REFETCH_COMMAND} to get the missing objects.")
     if repository.is_shallow:
         found = f"{repository.root}, a shallow clone: its history is incomplete"
         return report_warning("repository", found, "Run `git fetch --unshallow`, then `lineage index`.")

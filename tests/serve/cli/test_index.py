@@ -430,7 +430,7 @@ def test_partial_clone_remedy_works(tmp_path: Path, home: Path, capsys: pytest.C
     error = capsys.readouterr().err
     assert (
         "is missing" in error
-        and f"`git -C {clone.path} fetch --refetch --no-filter`" in error
+        and f"`git -C {clone.path} fetch --refetch --no-filter` (git 2.36 or newer)" in error
         and "fsck" not in error
     )
     clone.git("fetch", "--quiet", "--refetch", "--no-filter")
