@@ -194,8 +194,8 @@ class _Fp32Graph(TransformerGraph):
         return self.source[name]
 
     def add_linear(self, x: str, name: str, label: str) -> str:
-        # In the int8 file, the weights of each input channel are multiplied by a factor. The tensor `.divisor` has the
-        # reciprocal, which undoes this. Key and value have the factors of the query.
+        # The int8 file has the weights of each input channel multiplied by a factor, and in `.divisor` the factor's
+        # reciprocal. Key and value have the factors of the query.
         parent, _, part = name.rpartition(".")
         reciprocals = self.source[f"{parent}.{'query' if part in ('key', 'value') else part}.divisor"]
         weights = self.source[f"{name}.weight"].astype(np.float32) * self.source[f"{name}.scale"]

@@ -41,7 +41,7 @@ ENVIRONMENT: Final = {
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_GRAFT_FILE": os.devnull,
 }
-# Environment variables without which git reads the configuration files of the user and the system.
+# Environment variables that make git ignore the configuration files of the user and the system.
 NO_USER_CONFIG: Final = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 # Settings that are passed in environment variables. So they override all configuration files.
 CONFIGURATION: Final = {
@@ -56,7 +56,8 @@ CONFIGURATION: Final = {
 # Commands that run without git's index, because a damaged index would make them fail. They would read only attributes
 # from the index.
 COMMANDS_WITHOUT_INDEX: Final = frozenset({"diff-tree"})
-# Commands that read only objects and refs. They run even if a file, such as a mailmap, would block other commands.
+# Commands that read only objects and refs. They run even if a file that other commands read, such as a mailmap, would
+# make git wait or exhaust the memory.
 OBJECT_COMMANDS: Final = frozenset(
     ("commit-graph", "for-each-ref", "ls-tree", "merge-base", "name-rev", "rev-list", "rev-parse")
 )
@@ -90,7 +91,7 @@ class GitNotFound(LineageError):
 
 
 class UnreadableGitConfig(LineageError):
-    """git cannot list its settings, or rejects one. lineage could not disable the programs that the settings name."""
+    """git cannot list its settings, or rejects one, so lineage cannot disable the programs that settings name."""
 
     def __init__(self, reason: str) -> None:
         messages = _MESSAGE_START.sub("; ", reason).removeprefix("; ")
@@ -156,7 +157,8 @@ class GitProgram:
     `commit_graph_dir`: object directory with only a commit-graph, which git then uses; None if there is none.
     `replacement_config`: settings to use instead of the user and system configuration; None uses that configuration.
     `timeout_seconds`: time limit of `run`; None for RUN_TIMEOUT_SECONDS.
-    `blocking_file`: result of `find_file_blocking_commands`. The file would block commands other than OBJECT_COMMANDS.
+    `blocking_file`: file that would block commands other than OBJECT_COMMANDS, and the setting that names it (empty if
+    none does); None if there is no such file.
     """
 
     git_dir: Path
@@ -367,11 +369,11 @@ def run_shared(key: Hashable, function: Callable[[], Result]) -> Result:
             return _run_next(key, future, function)
         _wait_for(future)
         error = future.exception()
-        # If only the thread that ran the function was cancelled or interrupted, try again.
         if error is None or (
             isinstance(error, Exception) and not isinstance(error, interrupts.RequestCancelled)
         ):
             return future.result()
+        # The thread that ran the function was cancelled or interrupted, but not this one: try again.
 
 
 def _run_next(key: Hashable, future: Future[Result], function: Callable[[], Result]) -> Result:

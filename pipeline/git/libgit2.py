@@ -42,7 +42,7 @@ PACK_WINDOW_BYTES: Final = 1 << 20
 PACK_MAPPED_BYTES: Final = 32 << 20
 
 
-# Matches the file in git's message about a loose object that is damaged or may not be read.
+# Matches the file in git's message about a loose object that is damaged or has no read permission.
 _LOOSE_OBJECT: Final = re.compile(r"\(stored in (.+)\) is corrupt")
 # Raw object id of the empty tree. git and libgit2's diff know it without a stored object; `Odb.read` does not.
 EMPTY_TREE: Final = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
@@ -92,11 +92,12 @@ def open_without_index(path: str) -> pygit2.Repository:
 
 
 def check_git_dir(git_dir: Path) -> None:
-    """Raise DamagedRepository if a file would block git, and StorageError if one may not be read.
+    """Raise DamagedRepository if a file would block git, and StorageError for a file without read permission.
 
-    libgit2 would wait for the first, and report the second as missing or locked.
+    libgit2 would wait for the blocking file, and report the other one as missing or locked.
     """
     if blocking_file := find_blocking_git_file(git_dir):
+        # A file outside the git directories can only come from `include.path`.
         is_included = not {git_dir, resolve_common_dir(git_dir)} & set(blocking_file.parents)
         raise build_blocking_file_error(blocking_file, "include.path" if is_included else "")
     if unreadable_file := find_unreadable_git_file(git_dir):
@@ -104,7 +105,7 @@ def check_git_dir(git_dir: Path) -> None:
 
 
 def check_objects(objects_dir: Path, message: str = "") -> None:
-    """Raise StorageError if objects may not be read. libgit2 reports them as missing.
+    """Raise StorageError for objects without read permission. libgit2 reports them as missing.
 
     `message`: git's message, which can name the file of an object.
     """
@@ -119,7 +120,7 @@ def check_objects(objects_dir: Path, message: str = "") -> None:
 def check_alternates(objects_dir: Path) -> None:
     """Raise DamagedRepository if an alternate object directory is missing. Call this only if no history can be read.
 
-    A repository with all objects of its own may still name an alternate that was deleted.
+    A repository that needs no alternate may still name one that was deleted.
     """
     for directory in list_object_dirs(objects_dir):
         if not directory.is_dir():
@@ -148,7 +149,10 @@ def find_user_attributes_file(configuration: Mapping[str, str]) -> Path | None:
 
 
 def is_implicitly_bare(git: pygit2.Repository, git_dir: Path) -> bool:
-    """Return whether git takes a repository without `core.bare` for bare, as the work tree does not lead to it."""
+    """Return whether git treats a repository as bare although `core.bare` is not set.
+
+    No setting names its work tree, and a search from the assumed work tree does not find the repository.
+    """
     is_work_tree_known = "core.worktree" in git.config or git_dir.name == ".git"
     return not is_work_tree_known and not is_discoverable_from(Path(git.workdir), git_dir)
 

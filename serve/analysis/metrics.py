@@ -193,11 +193,11 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
     if hunks["old_path"].null_count() == hunks.height:
         return hunks.select(index.hunks.columns)
     newest_by_path: dict[str, str] = {}
-    # Newest path of the file of each rename, by old and new path. Another branch can have the same rename.
+    # Newest path of each renamed file, by (old path, new path), because another branch can have the same rename.
     newest_by_rename: dict[tuple[str | None, str], str] = {}
     newest_paths: list[str] = []
-    # Positions of the changes of each path, as long as neither a rename from this path nor the file's start was found.
-    # Changes on a branch without the rename can be newer than the rename.
+    # Positions of changes whose newest path may still become another one, by path: an older rename from this path can
+    # follow, because a branch without the rename can have newer changes of the path.
     unassigned_changes: dict[str, list[int]] = {}
     columns = (hunks[name].to_list() for name in ("file_path", "old_path", "change_kind"))
     # Newest changes first.
@@ -208,10 +208,10 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
             unassigned_changes.setdefault(path, []).append(position)
         is_renamed = old_path is not None and old_path != path
         if kind == "added":
-            # The file starts here, so these changes already have its newest path.
+            # The file was added here, so no older rename changes the newest path of its changes.
             unassigned_changes.pop(path, None)
         if is_renamed:
-            # If another branch made this rename later, its changes of the new path still need their newest path.
+            # The changes of both paths that were found before this rename are changes of the same file.
             for newer_position in (*unassigned_changes.pop(path, ()), *unassigned_changes.pop(old_path, ())):
                 newest_paths[newer_position] = newest
             newest_by_path.pop(path, None)  # an older file of this path is another file
@@ -287,8 +287,8 @@ def find_files_changed_with(
     - `last_commit`, `last_date`: newest commit of `together`.
 
     The files are sorted by the log-likelihood ratio (Dunning 1993): how unlikely it is that so many commits are common
-    by chance. So a test that a fifth of the selected commits and few other commits change comes before a changelog that
-    half of all commits change. Many common commits count more than few. Files with a lift of 1 or less are left out.
+    by chance. So a test file changed in a fifth of the selected commits, but in few others, comes before a changelog
+    changed in half of all commits. Many common commits count more than few. Files with a lift up to 1 are left out.
     """
     files = changed_files.filter(pl.col("files") <= MAX_FILES_PER_COMMIT)
     selected_commits = files.filter(is_selected).select("commit_sha").unique()

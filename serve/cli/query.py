@@ -152,8 +152,8 @@ def parse_query_arguments(words: Sequence[str], query_option: str | None) -> tup
     With `--query`, the only argument is PATH. Without it: of two arguments, the second is PATH if the first has several
     words, or if the second can only be a path (`_is_path`). Otherwise all arguments are words of the query.
 
-    Raises BadRequest for a missing query, an ambiguous argument, or several arguments with `--query`. Most hints give a
-    corrected command.
+    Raises BadRequest for a missing query, for several arguments with `--query`, and if the first or last word exists as
+    a path, because that is ambiguous. Most hints give a corrected command.
     """
     if query_option is not None:
         return query_option, _parse_path_argument(words, query_option)

@@ -86,16 +86,16 @@ def find_in_repositories(
     """Return the commits of several repositories whose changes best match the request, merged by probability.
 
     A commit that several repositories have is a hit of the repository where it has the highest score. Without
-    `request.rerank`, the probability is computed from the features alone, because scores of rank fusion depend on the
-    index. The hint names the repositories that cannot answer. Raises BadRequest, and NoAnswer if none can answer.
+    `request.rerank`, the probability is from the features alone, because scores of rank fusion differ between indexes.
+    The hint names the repositories that cannot answer. Raises BadRequest, and NoAnswer if none can answer.
     """
     now = now or datetime.now(UTC)
     validate_request(request, now)
     if not request.rerank or reranker is None:
         reranker = FeatureReranker()
-    # An index that is not in the cache has to be read, and git can take seconds for ranges, releases and issues.
-    is_cached = len(searcher.collect_cache_stats()) >= len(repositories)
-    opens_slowly = not is_cached or bool(request.commit_range or re.search(r"\d", request.text))
+    # An uncached index has to be read, and git can take seconds for a range, or for a release or issue (with a digit).
+    may_be_cached = len(searcher.collect_cache_stats()) >= len(repositories)
+    opens_slowly = not may_be_cached or bool(request.commit_range or re.search(r"\d", request.text))
     with ExitStack() as stack:
         vectors = stack.enter_context(closing(_QueryVectorCache(searcher.load_encoder)))
         searches = [
@@ -144,7 +144,7 @@ class _IndexSearch:
     A step that fails closes the index and raises the error.
 
     - `error`: why the index could not be read for the cross-encoder.
-    - `needs_thread`: True if the next step is run in a thread of its own. `open` sets it for large indexes only.
+    - `needs_thread`: True if the next step is run in a thread of its own. After `open`, only large indexes need one.
     - `ranked_candidates`: candidates in the order of `FeatureReranker`.
     - `rerank_ids`: ids of the hunks to rerank.
     - `best_candidates`: reranked candidates, one for each commit, the best first; in the end only those of the hits.
@@ -274,7 +274,7 @@ class _IndexSearch:
 
     @contextmanager
     def _close_on_error(self) -> Iterator[None]:
-        """Close the index if the body fails, so that the context of the index translates the error."""
+        """If the body fails, close the index and let its context manager translate the error."""
         try:
             yield
         except BaseException:
@@ -440,7 +440,7 @@ def _format_error(error: LineageError) -> str:
 
 
 def _list_texts(texts: dict[NamedRepository, str], others: str) -> Iterator[str]:
-    """Yield the first MAX_LISTED texts, each after the name of its repository and with its path in commands.
+    """Yield the first MAX_LISTED texts, each with the name of its repository, and with its path added to commands.
 
     `others`: format string of a last sentence about the other texts. `{count}` in it becomes their number.
     """

@@ -132,8 +132,8 @@ def check_editable(
     """Check that the file is missing, or a regular file of the work tree.
 
     Raise OutsideRepository for a link that leads out of the work tree or into a git directory, and `error_class` for a
-    directory, a device or a broken link. `content_name`: name of the content in the hint, such as "the patterns", to be
-    added by hand.
+    directory, a device or a broken link. `content_name`: what the user has to add by hand, named in the hint, such as
+    "the patterns".
     """
     if not is_in_work_tree(repository, file):
         place = "in a git directory" if is_inside_repository(repository, file) else "outside this repository"
@@ -187,7 +187,7 @@ def plan_install(file: Path, repository: Repository) -> FileChange:
 
 
 def plan_forced_install(file: Path, repository: Repository) -> FileChange:
-    """Plan to replace a hook without the snippet by one with only the snippet, and to back the old hook up.
+    """Plan to back up a hook of the user, and to write lineage's hook in its place.
 
     Raise UnsupportedHook if there is a backup already, or a directory in place of the hook.
     """
@@ -259,7 +259,7 @@ def _insert_or_update_snippet(file: Path, text: bytes) -> bytes:
         return SECTION.insert_into(text, HOOK_SNIPPET, offset=0)  # without `#!`, git runs the hook with sh
     _check_interpreter(file, first_line)
     if text + b"\n" == SHEBANG:
-        # With a final line break, this would be the hook that lineage creates, which --remove deletes.
+        # With a final line break, the user's hook would become the one that lineage creates, which --remove deletes.
         return SHEBANG + HOOK_SNIPPET
     return SECTION.insert_into(text, HOOK_SNIPPET, offset=min(len(first_line) + 1, len(text)))
 
@@ -273,7 +273,7 @@ def _check_interpreter(file: Path, first_line: bytes) -> None:
     if parse_interpreter(first_line) not in SUPPORTED_SHELLS:
         raise UnsupportedHook(
             f"{file} is run by {first_line[2:].strip().decode('utf-8', 'replace')}, not by a POSIX shell.",
-            hint='Call "lineage index --incremental" from it, or make it a shell script that calls the program. '
+            hint='Call "lineage index --incremental" from it, or replace it with a shell script that runs it. '
             "`--force` replaces it with lineage's hook and keeps a backup.",
         )
 

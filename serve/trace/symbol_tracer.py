@@ -34,7 +34,7 @@ from stores.hunk_details import Connection
 
 # Minimum similarity of the old and the new symbol of a rename. The code can be edited in the same commit.
 MIN_RENAME_SIMILARITY: Final = 0.7
-# The second best symbol must be less similar by this much. Otherwise it is unclear which one is the partner.
+# The second best symbol must be less similar by this much. Otherwise it is unclear which one was renamed.
 MIN_ADVANTAGE: Final = 0.1
 # Minimum number of tokens of a renamed symbol. Shorter symbols can be similar by chance.
 MIN_TOKENS: Final = 12
@@ -58,7 +58,7 @@ MAX_QUOTED: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """Other symbol of a rename: what a symbol was before the rename, or became."""
+    """Other symbol of a rename: the new symbol for a removed one, the old symbol for an introduced one."""
 
     name: str
     place: SymbolPlace
@@ -67,15 +67,15 @@ class Partner:
 
 @dataclass(frozen=True, slots=True)
 class RenameFinder:
-    """Finder of the symbol that a removed symbol became, or that an introduced one was before."""
+    """Finder of renames of symbols."""
 
     reader: DefinitionReader
     deadline: Deadline
 
     def find_partner(self, change: SymbolChange) -> Partner | None:
-        """Return the symbol that a removed symbol became, or that an introduced symbol was before; None if unclear.
+        """Return the new symbol if `change` removes the old one, the old symbol if it introduces the new one.
 
-        `change`: removal or introduction. The file of the symbol is searched first, then other files of the commit.
+        The file of the symbol is searched first, then other files of the commit. Return None if it is unclear.
         """
         if change.body is None or change.body.token_count < MIN_TOKENS or not self.deadline.has_time():
             return None
@@ -108,7 +108,7 @@ class RenameFinder:
             versions = (before, after) if is_removal else (after, before)
             scored += [
                 (body.compute_similarity(partner.body), partner)
-                for partner in self._list_new_symbols(*versions)
+                for partner in self._list_missing(*versions)
                 if partner.name != change.name and partner.body.token_count >= MIN_TOKENS
             ]
         scored.sort(key=lambda entry: -entry[0])
@@ -119,13 +119,13 @@ class RenameFinder:
         is_clear = score >= MIN_RENAME_SIMILARITY and score - second_score >= MIN_ADVANTAGE
         return partner if is_clear else None
 
-    def _list_new_symbols(self, first: tuple[str, bytes], second: tuple[str, bytes]) -> Iterator[Partner]:
-        """Yield the symbols that only the second version of a file has. A version is given by commit and path."""
+    def _list_missing(self, first: tuple[str, bytes], second: tuple[str, bytes]) -> Iterator[Partner]:
+        """Yield the symbols that only the second version has. A version is a file, given by commit and path."""
         first_symbols = group_bodies(self.reader.list_symbols(*first) or ())
         second_symbols = group_bodies(self.reader.list_symbols(*second) or ())
-        for (parent, name), body in second_symbols.items():
-            if (parent, name) not in first_symbols:
-                yield Partner(name, SymbolPlace(second[1], parent), body)
+        for (enclosing, name), body in second_symbols.items():
+            if (enclosing, name) not in first_symbols:
+                yield Partner(name, SymbolPlace(second[1], enclosing), body)
 
 
 class UnknownSymbol(LineageError):
@@ -187,8 +187,8 @@ class SymbolTracer:
     def select_candidate(self, symbol: str) -> tuple[Candidate, list[Candidate]]:
         """Return the symbol that a name means, and the other symbols of the name.
 
-        Of several symbols, the name means the only one in source code, not those in tests and the like. It means a
-        class rather than its constructor. Raises UnknownSymbol and AmbiguousSymbol.
+        If several symbols have the name, it means the one in source code, if exactly one is, and a class rather than
+        its constructor. Raises UnknownSymbol and AmbiguousSymbol.
         """
         path, qualified_name = parse_symbol(symbol)
         name, places = self._find_places(symbol, path, qualified_name)
@@ -196,7 +196,7 @@ class SymbolTracer:
             raise _build_ambiguous_error(symbol, [place.format_place(name) for place in places])
         symbols = self._find_candidates(name, places)
         candidates = [candidate for candidate in symbols if not any(map(candidate.is_member_of, symbols))]
-        if not candidates:  # the commit that renamed a file removed the symbol, so only the old path had it
+        if not candidates:  # no change touched these places: one commit moved the file and removed the symbol
             others = [place for place in self._get_history(name).places if place not in places]
             raise _build_unknown_error(symbol, name, others)
         if len(candidates) == 1:
@@ -238,7 +238,7 @@ class SymbolTracer:
                     body=new.body,
                     is_exact=False,
                 )
-                changes[rename] = None  # the changes under the other name give an equal rename
+                changes[rename] = None  # the same rename is found again under the other name
                 if partner.name not in names:
                     names.add(partner.name)
                     partner_candidates = self._find_candidates(partner.name, [partner.place])
@@ -248,14 +248,14 @@ class SymbolTracer:
     def find_head_places(self, changes: Sequence[SymbolChange]) -> tuple[HeadPlace, ...]:
         """Return where HEAD defines the symbol. `changes`: newest first."""
         head = self.repository.read_head()
-        places = _list_last_places(changes)
+        named_places = _list_last_places(changes)
         return tuple(
             HeadPlace(
                 place.format_symbol(name), symbol.kind, decode_path(path), symbol.start_line, symbol.end_line
             )
-            for path in sorted({place.path for _, place in places})
+            for path in sorted({place.path for _, place in named_places})
             for symbol in (self.reader.list_symbols(head, path) if head else None) or ()
-            if (name := symbol.name, place := SymbolPlace(path, symbol.parent)) in places
+            if (name := symbol.name, place := SymbolPlace(path, symbol.parent)) in named_places
         )
 
     def _find_places(
@@ -267,9 +267,9 @@ class SymbolTracer:
             all_places = self._get_history(name).places
             places = _select_places(all_places, name, path, qualified_name)
             if not places and len(all_places) <= MAX_PLACES:
-                # If the enclosing symbol is renamed, the symbol gets a place at which no commit touched it.
-                collections = [self._get_history(name).collect(place) for place in all_places]
-                moved_places = {place for own_places, _ in collections for place in own_places}
+                # A rename of an enclosing symbol changes the place, although no commit touched the symbol itself.
+                places_and_changes = [self._get_history(name).collect(place) for place in all_places]
+                moved_places = {place for own_places, _ in places_and_changes for place in own_places}
                 places = _select_places(sorted(moved_places), name, path, qualified_name)
             if places:
                 return name, places
@@ -288,7 +288,7 @@ class SymbolTracer:
     def _find_candidates(self, name: str, places: Sequence[SymbolPlace]) -> list[Candidate]:
         """Return the symbols that were at these places. One symbol can have been at several of them."""
         name_history = self._get_history(name)
-        # A symbol that a commit removed and a later commit added to another file is first found as two symbols.
+        # Other files can have the symbol after it was removed: `_join_restored` joins such candidates.
         parents = {place.parent for place in places}
         relatives = [
             place for place in name_history.places if place.parent in parents and place not in places
@@ -377,7 +377,7 @@ def _select_places(
 
 
 def _join_restored(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Join two symbols if one was removed and the other introduced later with similar code, so that it is restored."""
+    """Join symbols of which one restores the other: introduced with similar code after the other was removed."""
     joined = list(candidates)
     for later in candidates:
         for earlier in candidates:

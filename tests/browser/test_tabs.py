@@ -29,7 +29,7 @@ def open_tab(context: BrowserContext, site: Site, subscribed: list[Page]) -> Pag
 
 
 def test_tabs_share_one_stream(own_site: Site, context: BrowserContext) -> None:
-    """All tabs get events through one stream, and another tab opens one when its owner closes; all show Offline."""
+    """All tabs share one event stream. When its tab closes, another opens one; without a server, all are offline."""
     own_site.create_map(maps.create_small_map())
     subscribed: list[Page] = []
     tabs = [open_tab(context, own_site, subscribed) for _ in range(TABS)]
@@ -57,7 +57,7 @@ def test_hidden_tab_reloads_when_visible(site: Site, context: BrowserContext) ->
     page.evaluate(SET_HIDDEN, True)
     visible_page = open_tab(context, site, [])
     expect(visible_page.locator(card)).to_be_visible()
-    requests: list[str] = []  # without those about the new map, which can be late
+    requests: list[str] = []  # recorded only from here on, because requests for the new map can be late
     page.on("request", lambda request: requests.append(request.url))
     site.change_map(
         lambda document: (

@@ -51,8 +51,8 @@ def stack_vectors(hunks: list[SampleHunk]) -> np.ndarray:
 def compute_whitened_cosines(rows: np.ndarray, query: np.ndarray) -> np.ndarray:
     """Return the whitened cosines by their definition.
 
-    Each principal axis is scaled by variance ** -3/16, after subtracting the mean of the rows, and half of it from the
-    query.
+    The mean is subtracted from the rows, and half the mean from the query. Then each principal axis is scaled by
+    variance ** (-3/16).
     """
     mean = rows.mean(axis=0)
     _, deviations, axes = np.linalg.svd(rows - mean, full_matrices=False)
@@ -88,7 +88,7 @@ def test_large_index_is_whitened() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_overlap_with_float_vectors(seed: int) -> None:
-    """Of the fifty best hunks by the vectors as floats, at least 49 are among the fifty best by their codes."""
+    """At least 49 of the 50 best hunks are the same with quantized vectors as with float vectors."""
     query = make_unit_vector(*np.random.default_rng(seed).normal(size=EMBEDDING_DIMENSION).tolist())
     hits = search_vectors(create_index(LARGE), query, limit=50)
     best = np.argsort(-compute_whitened_cosines(stack_vectors(LARGE), query))[:50]
@@ -115,7 +115,7 @@ def test_hunks_without_a_vector() -> None:
 
 @pytest.mark.parametrize("gathered_share", [0.0, 1.0])
 def test_filter_applies_before_the_limit(gathered_share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A filter removes rows before the ranking is cut to its limit, and changes no score, whichever rows are read."""
+    """A filter applies before the limit, and changes no score, whether all vectors are read or only matching ones."""
     monkeypatch.setattr(vector_search, "MAX_GATHERED_SHARE", gathered_share)
     connection = create_index(LARGE)
     unfiltered = search_vectors(connection, QUERY, limit=len(LARGE))

@@ -1,4 +1,4 @@
-"""Data that the index adds to an explanation, and the limitations."""
+"""Data that the index adds to an explanation, and the text that says what is missing."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_touched_hunks(repo: Repo, home: Path) -> None:
 
 
 def test_related_commits_before_a_rename(repo: Repo, home: Path) -> None:
-    """The history of a renamed file includes its former names, but no later file of such a name."""
+    """The history of a renamed file includes its former names, but not another file that later took one of them."""
     repo.rename("a.py", "lib/c.py")
     repo.commit("Move")
     repo.commit_file("a.py", "another\n", "Take the name")
@@ -117,7 +117,7 @@ def test_unreachable_commits_are_not_related(repo: Repo, home: Path) -> None:
 
 
 def test_stale_index(repo: Repo, home: Path) -> None:
-    """Lines of commits that are not indexed lower the coverage; limitation and hint say so, a text once."""
+    """Lines of commits that are not indexed lower the coverage; limitation and hint say so, the text only once."""
     build_index(repo, home, revision="HEAD~8")
     answer = explain(repo, home, "a.py", 1, 8, k=20, include_related=True)
     explained = answer.meta.explain

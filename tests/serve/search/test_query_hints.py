@@ -239,7 +239,7 @@ def test_invalid_dates_are_rejected(text: str) -> None:
         parse_date(text, NOON_OF_MARCH_31)
 
 
-def test_period_of_no_time_in_the_text() -> None:
+def test_period_of_zero_days_is_no_filter() -> None:
     """A phrase such as "the last 0 days" names no period."""
     hints = query_hints.parse_hints("retries in the last 0 days", NOON_OF_MARCH_31, query_hints.EMPTY_CONTEXT)
     assert (hints.text, hints.since) == ("retries in the last 0 days", None)
@@ -269,7 +269,7 @@ def test_database_times_are_formatted_in_utc() -> None:
     ],
 )
 def test_question_phrases_are_removed(text: str, rest: str) -> None:
-    """Function words at the start of a question are removed, up to the first content word."""
+    """Function words at the start of a question are removed, up to the first content word or negation."""
     assert strip_question_phrases(text) == rest
 
 

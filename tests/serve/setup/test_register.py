@@ -115,7 +115,7 @@ def test_write_is_idempotent_and_remove_deletes(file: Path, shape: str) -> None:
 
 @pytest.mark.parametrize("text", ["{}", "{}\n", "{ }\n", '{"mcpServers": {}}\n', ""])
 def test_file_that_existed_is_kept(file: Path, text: str) -> None:
-    """Removal keeps a file that existed before the entry was added, also if nothing else is in it, and repeatedly."""
+    """Removal keeps a file that existed before the entry was added, also if it was empty, and also the second time."""
     file.parent.mkdir()
     file.write_text(text)
     for _ in range(2):
@@ -143,7 +143,7 @@ def test_empty_key_is_kept(file: Path, shape: str, text: str) -> None:
     assert file.read_text() == text
 
 
-def test_file_of_other_hands_is_kept(file: Path) -> None:
+def test_file_in_another_layout_is_kept(file: Path) -> None:
     """Removal keeps a file with only the entry if its layout is not the one that lineage writes."""
     file.parent.mkdir()
     file.write_text(json.dumps({"mcpServers": {"lineage": {"command": "lineage-mcp"}}}))
@@ -203,7 +203,7 @@ def test_only_managed_variables_change(file: Path) -> None:
 def test_arguments_of_a_hand_edited_entry_stay(
     file: Path, shape: str, server: Server, existing: list[str], expected: list[str]
 ) -> None:
-    """An update keeps the arguments after the program's name, unless the server's own arguments differ."""
+    """An update keeps the arguments of an entry if they begin with the server's own, and else replaces them."""
     entry = {"command": existing[0], "args": existing[1:]} if shape == "mcpServers" else {"command": existing}
     file.parent.mkdir()
     file.write_text(json.dumps({shape: {server.name: entry | {"enabled": False}}}))
@@ -226,7 +226,7 @@ def test_hand_edited_entry_stays_in_a_backup(file: Path) -> None:
 
 
 def test_change_is_backed_up(file: Path) -> None:
-    """The file is copied to its only backup, for its user alone; an update of the entry keeps the original there."""
+    """A change copies the file to a backup that only the user can read. An update of the entry does not replace it."""
     file.parent.mkdir()
     file.write_text('{"token": "secret"}\n')
     file.chmod(0o644)
@@ -246,7 +246,7 @@ def test_change_is_backed_up(file: Path) -> None:
 
 @pytest.mark.parametrize("directory", ["/home/ada/mindmap", "/home/ada/lineage-mcp"])
 def test_server_with_a_directory_named_like_a_program(file: Path, directory: str) -> None:
-    """A server that only gets such a directory as argument is another's: it stays, and the backup has it."""
+    """A server with a directory named like our program as argument is not ours: it stays, and the backup has it."""
     file.parent.mkdir()
     get_config_file(file).write(SERVER)
     get_config_file(file).remove(SERVER)
@@ -263,7 +263,7 @@ def test_server_with_a_directory_named_like_a_program(file: Path, directory: str
 def test_backup_of_a_file_with_both_programs(
     file: Path, original: str | None, order: tuple[Server, Server]
 ) -> None:
-    """The entry of a second program keeps the backup of the first one, so that removing both restores the file."""
+    """Adding a second program does not overwrite the backup of the first, so removing both restores the file."""
     file.parent.mkdir()
     if original is not None:
         file.write_text(original)
@@ -288,7 +288,7 @@ def test_backup_of_a_file_with_both_programs(
 def test_next_step_of_a_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: str, project_text: str, user_text: str
 ) -> None:
-    """After a change, the output says what the client needs until it starts the server."""
+    """After a change, the output says what to do before the client starts the server."""
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     (tmp_path / "project").mkdir()
     for project, text in ((tmp_path / "project", project_text), (None, user_text)):
@@ -377,7 +377,7 @@ def test_simultaneous_edits(file: Path) -> None:
 
 
 def test_comments_in_the_servers_stay(file: Path) -> None:
-    """A key with comments in its object is the user's, so removal of the only entry keeps it."""
+    """Removal of the only entry keeps the key if its object has comments, because then the user wrote it."""
     file.parent.mkdir()
     file.write_text('{"mcpServers": { /* mine */ } // t\n}\n')
     get_config_file(file).write(SERVER)
@@ -412,7 +412,7 @@ def test_entry_of_another_server_is_not_changed(file: Path) -> None:
         (lambda file: file.parent.write_text(""), "not a directory"),
     ],
 )
-def test_path_of_no_file_is_reported(file: Path, create: Callable[[Path], object], reason: str) -> None:
+def test_unusable_path_is_reported(file: Path, create: Callable[[Path], object], reason: str) -> None:
     """A directory, a loop of links, or a file in place of the directory is an error with the system's reason."""
     create(file)
     for change in (get_config_file(file).write, get_config_file(file).remove):
@@ -421,7 +421,7 @@ def test_path_of_no_file_is_reported(file: Path, create: Callable[[Path], object
         assert error.value.hint == "Move it away, or name another file."
 
 
-def test_missing_change_is_reported(file: Path) -> None:
+def test_unchanged_file_is_reported(file: Path) -> None:
     """If there is nothing to remove or to update, the output says so."""
     options = RegisterOptions(file=file, shape="mcp", remove=True)
     text = register(options, SERVER, file.parent / "backups").text

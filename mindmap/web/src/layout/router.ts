@@ -21,8 +21,8 @@ const MAX_VISITS_PER_ROUTE = 30_000;
 const MAX_VISITS = 60_000;
 // Maximum size of the grid: a search takes 32 bytes for each point.
 const MAX_GRID_POINTS = 500_000;
-// Cost of a label for each point of another route that it covers, in pixels: each pixel of distance between the label and
-// the middle of its own route costs 1.
+// Cost of each point of another route that a label covers. The unit is a pixel of distance between the label and the middle
+// of its own route.
 const COVERED_POINT_COST = 8;
 // Maximum number of places to try for a label along one straight section of a route.
 const MAX_LABEL_PLACES = 16;
@@ -47,7 +47,7 @@ export class Router {
   private remainingVisits = MAX_VISITS;
 
   /**
-   * Routes stay within the bounds and outside the obstacles, which are the cards, and a margin around them. `step`:
+   * Routes stay within `bounds`, and at least `margin` pixels away from the obstacles, which are the cards. `step`:
    * distance between neighbouring points of the grid, in pixels.
    */
   constructor(

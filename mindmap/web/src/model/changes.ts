@@ -16,7 +16,7 @@ export interface MapChanges {
   hasTreeChanged: boolean;
 }
 
-/** Replaces unchanged nodes in `after` by the objects of `before`, so that their cards stay drawn. Returns the differences. */
+/** Reuses the objects of `before` for unchanged nodes of `after`, so that their cards are not drawn again. Returns the changes. */
 export function reconcileMap(before: Mindmap, after: Mindmap): MapChanges {
   const changes = new Map<string, ChangeKind>();
   const ids = Object.keys(after.nodes);
@@ -37,7 +37,7 @@ export function reconcileMap(before: Mindmap, after: Mindmap): MapChanges {
   return { nodes: changes, hasTreeChanged };
 }
 
-// New children do not count as a change of their parent, nor does a new time of update alone.
+// New children, and a new `updatedAt` alone, do not count as a change of the node.
 const hasChanged = (a: MapNode, b: MapNode): boolean =>
   a.label !== b.label ||
   a.type !== b.type ||
@@ -54,6 +54,7 @@ const isSameJson = (a: object[] | undefined, b: object[] | undefined, replacer?:
 // The delivery of an answer or a comment to an agent is no change of the node.
 const omitDelivery = (key: string, value: unknown): unknown => (key === "deliveredAt" ? undefined : value);
 
+// Unlike `hasChanged`, compares the delivery of answers and comments, too.
 const haveSameMessages = (a: MapNode, b: MapNode): boolean => isSameJson(a.questions, b.questions) && isSameJson(a.comments, b.comments);
 
 const areEqual = (a: string[], b: string[]): boolean =>

@@ -25,7 +25,7 @@ export function clearColourCache(): void {
   colourByProperty = new Map();
 }
 
-/** Returns the custom property with a node's colour in the minimap and the backdrop, by status or type. */
+/** Returns the name of the CSS property with the colour of a node's status or type, for the minimap and the backdrop. */
 export function getColourProperty(node: MapNode): string {
   const status = getStatus(node);
   return status ? `--mark-${status.replace(/_/gu, "-")}` : isModelNode(node) ? "--mark-model" : "--mark-plain";

@@ -35,14 +35,14 @@ export interface AppState {
   isCollapsedByUser: boolean;
   /** Nodes that were added or changed in the last seconds. */
   recentChanges: NodeChanges;
-  /** Nodes that were added or changed while the tab was hidden or reloaded or showed another map, until they are selected. */
+  /** Nodes added or changed while the tab was hidden, was reloaded or showed another map. A node is removed when selected. */
   unseen: NodeChanges;
   /**
-   * ISO timestamp since which `unseen` has collected changes: the time at which the tab was hidden, or `lastUpdate` if the
-   * tab was reloaded or showed another map.
+   * Start of the period of `unseen`, as an ISO timestamp: the time at which the tab was hidden or, after a reload or another
+   * map, the value that `lastUpdate` had before.
    */
   unseenSince: string;
-  /** `updatedAt` of the newest version of this map that the tab has shown, before a reload too; empty if it has shown none. */
+  /** `updatedAt` of the newest version of this map that the tab has shown; empty if none. It survives a reload. */
   lastUpdate: string;
   /** Ids of open questions that the user does not want to see above the map. */
   dismissedQuestions: ReadonlySet<string>;
@@ -121,7 +121,7 @@ export const getRelations: (map: Mindmap) => Relations = memoizeByObject(buildRe
 export const getModelNodeIds: (map: Mindmap) => ReadonlySet<string> = memoizeByObject(findModelNodeIds);
 export const getCrossLinks: (map: Mindmap) => Link[] = memoizeByObject((map) => findCrossLinks(map, getModelNodeIds(map)));
 
-/** Returns the route's view. By default side by side, or the whole map if the window is narrow or there is no model. */
+/** Returns the route's view. Default: plan and mental model side by side; the whole map if there is no model or little room. */
 export function getCurrentView({ route, map, isNarrow }: AppState): View {
   return route.view ?? (map && getModelNodeIds(map).size && !isNarrow ? "both" : "map");
 }
