@@ -26,7 +26,7 @@ from serve.commit_types import (
     TraceAnswer,
     TraceHit,
 )
-from serve.excerpts import get_subject
+from serve.excerpts import cut_message, get_subject
 from serve.explain_types import EvolutionLead, EvolutionStep, ExplainAnswer, ExplainHit, RelatedCommit
 from serve.find_types import FindAnswer, PatternHit
 from serve.references import describe_evidence
@@ -48,8 +48,9 @@ from stores.errors import LineageError
 MAX_LINE_CHARS: Final = 80
 # Maximum characters of a line of a changelog.
 MAX_CHANGELOG_CHARS: Final = 160
-# Maximum number of listed files of one of several commits.
+# Maximum number of listed files of one of several commits, and maximum length of its message.
 MAX_REDUCED_FILES: Final = 5
+MAX_REDUCED_MESSAGE: Final = 600
 _BACKTICKS: Final = re.compile(r"`{3,}")
 
 
@@ -190,14 +191,15 @@ def describe_error(error: LineageError) -> str:
 
 
 def reduce_show_answer(answer: ShowAnswer) -> ShowAnswer:
-    """Reduce the answer about one of several commits to MAX_REDUCED_FILES files.
+    """Cut the answer about one of several commits to MAX_REDUCED_FILES files and MAX_REDUCED_MESSAGE characters.
 
     With a diff, keep only the subject of the message and the changed lines.
     """
-    commit, diff = answer.commit, answer.diff
+    message, diff = cut_message(answer.commit.commit_message, MAX_REDUCED_MESSAGE), answer.diff
     if diff:
-        commit = replace(commit, commit_message=get_subject(commit.commit_message))
+        message = get_subject(message)
         diff = replace(diff, text=remove_context(diff.text))
+    commit = replace(answer.commit, commit_message=message)
     return replace(answer, commit=commit, files=answer.files[:MAX_REDUCED_FILES], diff=diff)
 
 

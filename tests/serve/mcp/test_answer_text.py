@@ -53,6 +53,7 @@ from serve.find_types import (
 from serve.mcp.answer_text import (
     MAX_CHANGELOG_CHARS,
     MAX_REDUCED_FILES,
+    MAX_REDUCED_MESSAGE,
     format_explain_answer,
     format_find_answer,
     format_related_answer,
@@ -422,6 +423,12 @@ def test_one_of_several_commits() -> None:
         *(f"file: {number}.py +{number} -2" for number in range(1, MAX_REDUCED_FILES)),
         "1 more file",
     ]
+    commit = replace(commit, commit_message="Fix\n\n" + "Because. " * 100)
+    text = format_show_answer(reduce_show_answer(ShowAnswer(commit)), is_short=True)
+    assert MAX_REDUCED_MESSAGE - 20 < len(
+        text.partition("\n")[2]
+    ) < MAX_REDUCED_MESSAGE + 20 and text.endswith("…")
+    commit = replace(commit, commit_message="Fix\n\nCloses #12")
     answer = ShowAnswer(commit, files[:1], 1, FileDiff("0.py", "@@ -1,2 +1 @@\n a\n-b\n", omitted_lines=0))
     assert format_show_answer(reduce_show_answer(answer), is_short=True) == (
         "6f1ed002ab 2024-02-01 Ada · #12\n> Fix\nfile: 0.py -2\n```diff\n@@ -1,2 +1 @@\n-b\n```"
