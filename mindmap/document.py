@@ -220,6 +220,10 @@ class Mindmap(_DocumentPart, frozen=True, kw_only=True):
     activity_log: tuple[Activity, ...] = _define_encoded_field(())
 
 
+# Created on import, because msgspec crashes if several threads decode a type at the same time for the first time.
+_DECODER: Final = msgspec.json.Decoder(Mindmap)
+
+
 def decode(content: bytes, mindmap_id: str) -> Mindmap:
     """Decode the content of a map file. The map gets the given id, whatever id the content has.
 
@@ -241,7 +245,7 @@ def decode(content: bytes, mindmap_id: str) -> Mindmap:
 
 def _decode_document(content: bytes) -> Mindmap:
     with suppress(msgspec.ValidationError):  # fast path: most files have no unknown fields
-        return msgspec.json.decode(content, type=Mindmap)
+        return _DECODER.decode(content)
     return msgspec.convert(_collect_unknown_fields(msgspec.json.decode(content), Mindmap), Mindmap)
 
 

@@ -6,6 +6,7 @@ The field names are JSON keys. Those of StatusReport are also the keys of `linea
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -130,6 +131,10 @@ class StatusReport:
     holdings: tuple[LoadedIndex, ...]
 
 
+# msgspec crashes if several threads convert to a type at the same time for the first time.
+_CONVERSION_LOCK: Final = threading.Lock()
+
+
 def encode(value: Any) -> bytes:
     """Return the JSON of a dataclass of this module, or of an answer."""
     return json.dumps(msgspec.to_builtins(value)).encode("ascii")
@@ -137,4 +142,6 @@ def encode(value: Any) -> bytes:
 
 def decode(data: bytes, message_type: type[MessageType]) -> MessageType:
     """Return the object that was encoded. Raise ValueError if the data does not fit its type."""
-    return msgspec.convert(json.loads(data), message_type)
+    value = json.loads(data)
+    with _CONVERSION_LOCK:
+        return msgspec.convert(value, message_type)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -112,6 +114,29 @@ def test_file_format() -> None:
     }
     assert decode(encode(document), document.id) == document
     assert to_json_value(document) == stored
+
+
+DECODE_IN_THREADS = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from mindmap import document
+
+sys.setswitchinterval(1e-6)
+barrier = threading.Barrier(20)
+
+def decode(_):
+    barrier.wait()
+    return document.decode(b'{"title": "Map", "nodes": {}}', "id").title
+
+with ThreadPoolExecutor(20) as pool:
+    assert set(pool.map(decode, range(20))) == {"Map"}
+"""
+
+
+def test_first_documents_in_several_threads() -> None:
+    """Threads can decode the first documents of a process at the same time. Five tries, as a race may not happen."""
+    for _ in range(5):
+        subprocess.run([sys.executable, "-c", DECODE_IN_THREADS], check=True)
 
 
 def test_unknown_fields_survive() -> None:
