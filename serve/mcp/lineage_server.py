@@ -235,7 +235,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         files = [{"path": name} for name in tools.to_list(path)] if path else [{}]
         commits = tools.to_list(commit, "commit")
         resolved_path = resolver.resolve(repository, context)
-        request = ShowRequest("", None, lines, max(max_tokens, MIN_SHOW_TOKENS))  # completed for each item
+        request = ShowRequest("", None, lines)  # completed for each item
         show = partial(_show_commit, set(), request, len(commits), len(files), resolved_path, home)
         return answer_items(
             ({"commit": name, **file} for name in commits for file in files),
@@ -358,7 +358,7 @@ def _show_commit(
     size = ceil(len(format_answer(answer)) / CHARS_PER_TOKEN)
 
     def shorten(share: int) -> ShortenedAnswer:
-        limited = answer if share >= size else limit_length(answer, share)
+        limited = answer if share >= size else limit_length(answer, max(share, MIN_SHOW_TOKENS))
         text = format_answer(limited)
         return ShortenedAnswer(text, limited.to_json_dict(), ceil(len(text) / CHARS_PER_TOKEN))
 
