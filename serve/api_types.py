@@ -38,7 +38,17 @@ LINE_RANGE_HINT: Final = (
 # Fields that are left out of the JSON if they are None or (). The key `hits` stands for each hit. The other keys are
 # the names of objects in `meta`.
 _OPTIONAL_FIELDS: Final = {
-    "hits": ("author_date", "diff_excerpt", "matched", "weak", "repository", "references", "release", "also"),
+    "hits": (
+        "author_date",
+        "diff_excerpt",
+        "matched",
+        "weak",
+        "repository",
+        "references",
+        "release",
+        "also",
+        "changelog",
+    ),
     "explain": (
         "related_commits",
         "evolution",

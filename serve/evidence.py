@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from pipeline.file_classification import is_changelog
 from pipeline.git import commit_graph, releases
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitNotFound, GitProgram
@@ -36,9 +38,16 @@ MAX_COPY_CANDIDATES: Final = 8
 # Commits with more or larger files are not compared, because that would delay an answer. Copied commits are small.
 MAX_COMPARED_FILES: Final = 100
 MAX_COMPARED_FILE_BYTES: Final = 1 << 20
+# Maximum number of lines of changelogs in the evidence about a commit.
+MAX_CHANGELOG_LINES: Final = 3
+# Minimum number of words of such a line. Headings have fewer.
+MIN_CHANGELOG_WORDS: Final = 3
+# Maximum number of lines that a commit adds to a changelog to describe itself. Releases rewrite more.
+MAX_CHANGELOG_ADDITIONS: Final = 20
 _REMOTE_URL: Final = re.compile(r"remote\.(?P<remote>.+)\.url")
 # `owner/repo.git` in `https://host/owner/repo.git` and `git@host:owner/repo.git`. The name may have more parts.
 _REMOTE_NAME: Final = re.compile(r"(?:://[^/]+/|^[^/:]+:)/?(?P<name>[^/]+(?:/[^/]+)+)/?$")
+_WORD: Final = re.compile(r"[^\W\d_]{2,}")
 
 Hit = TypeVar("Hit", "PatternHit", "ExplainHit", "ChangeHit", "CommitDetails")
 
@@ -218,6 +227,24 @@ class EvidenceLoader:
     def _build_release(self, sha: str) -> Release | None:
         tag = self.releases.get(sha)
         return Release(tag.name, format_rfc3339(tag.date)) if tag else None
+
+
+def describes_commit(path: str, added_lines: int) -> bool:
+    """Return whether a file is a changelog to which a commit adds so few lines that they describe this commit."""
+    return added_lines <= MAX_CHANGELOG_ADDITIONS and is_changelog(path)
+
+
+def select_changelog_lines(diffs: Iterable[str], message: str) -> tuple[str, ...]:
+    """Return the first sentences that diffs of changelogs add, except those that only repeat words of the message."""
+    known_words = frozenset(_WORD.findall(message.casefold()))
+    sentences = (
+        line[1:].strip()
+        for diff in diffs
+        for line in diff.split("\n")
+        if line.startswith("+") and len(words := _WORD.findall(line.casefold())) >= MIN_CHANGELOG_WORDS
+        if not known_words.issuperset(words)
+    )
+    return tuple(islice(sentences, MAX_CHANGELOG_LINES))
 
 
 def parse_remote_names(configuration: Sequence[tuple[str, str]]) -> frozenset[str]:

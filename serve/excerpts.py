@@ -5,7 +5,7 @@
 
 `Detail.NORMAL` keeps the first hit of a search whole. It reduces the other hits to subject, first sentence of the body,
 three files and two changed lines. In an explanation it keeps 400 characters of all messages together (subjects count,
-but are never cut), four changed lines of each commit and two leads. It leaves out sign-offs.
+but are never cut), four changed lines of each commit and two leads. It leaves out sign-offs and co-authors.
 """
 
 from __future__ import annotations
@@ -35,15 +35,14 @@ CONTEXT_LINES: Final = 3
 # First line of a window if there are lines above it in the diff.
 OMITTED_MARK: Final = "…"
 _SECTION_START: Final = re.compile(r"^@@ ", re.MULTILINE)
-# Trailer that repeats the author.
-_SIGN_OFF: Final = re.compile(r"\nSigned-off-by: .*")
-
+# Trailers that name people and say nothing about the change.
+_SIGN_OFF: Final = re.compile(r"\n(?:Signed-off|Co-authored)-by: .*", re.IGNORECASE)
 # Title such as `fix(parser): ...` or `walk: ...`, the body of many merges. Trailers begin with a capital letter.
 _SCOPED_TITLE: Final = re.compile(r"[a-z]\w*(?:\([^)]*\))?!?: \S")
 
-# Maximum number of files of a search hit in a reduced answer.
+# Maximum number of files of a search hit in a reduced answer; a compact one has only the shown file.
 MAX_REDUCED_FILES: Final = 3
-# Maximum number of changed lines of a search hit in a reduced answer.
+# Maximum number of changed lines of a search hit in a reduced answer, and of lines of its changelog.
 MAX_REDUCED_LINES: Final = 2
 # Maximum length of the sentence of a message's body in a reduced answer.
 MAX_SENTENCE_CHARS: Final = 160
@@ -181,7 +180,7 @@ def reduce_find_answer(answer: FindAnswer, detail: Detail, terms: Collection[str
         return answer
     are_all_weak = all(hit.weak for hit in answer.hits)
     hits = tuple(
-        replace(hit, commit_message=_remove_sign_offs(hit.commit_message))
+        replace(hit, commit_message=remove_sign_offs(hit.commit_message))
         if number == 0 and detail is Detail.NORMAL
         else _reduce_pattern_hit(hit, detail, terms, has_only_subject=bool(hit.weak) and not are_all_weak)
         for number, hit in enumerate(answer.hits)
@@ -208,7 +207,7 @@ def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswe
     remaining_chars = 0 if detail is Detail.COMPACT else MAX_MESSAGE_CHARS
     hits = []
     for hit in answer.hits:
-        message = cut_message(_remove_sign_offs(hit.commit_message), remaining_chars)
+        message = cut_message(remove_sign_offs(hit.commit_message), remaining_chars)
         remaining_chars = max(0, remaining_chars - len(message))
         hits.append(_reduce_explain_hit(hit, message, detail, texts_by_commit[hit.commit_sha]))
     details = answer.meta.explain
@@ -287,7 +286,8 @@ def cut_message(message: str, max_chars: int) -> str:
     return f"{words.rstrip()} …" if len(text) - len(words) <= MAX_CUT_WORD else f"{text}…"
 
 
-def _remove_sign_offs(message: str) -> str:
+def remove_sign_offs(message: str) -> str:
+    """Return a message without the trailers `Signed-off-by` and `Co-authored-by`."""
     return _SIGN_OFF.sub("", message)
 
 
@@ -369,10 +369,9 @@ def _reduce_pattern_hit(
     if detail is Detail.NORMAL and hit.diff_excerpt is not None and not has_only_subject:
         from pipeline.text import count_terms  # imported here, because explanations need no stemmer
 
-        query_terms = frozenset(terms)
         excerpt = select_changed_lines(
             hit.diff_excerpt,
-            lambda line: len(query_terms.intersection(count_terms(line))),
+            lambda line: len(count_terms(line).keys() & terms),
             MAX_REDUCED_LINES,
         )
     subject, sentence = get_subject(hit.commit_message), find_first_sentence(hit.commit_message)
@@ -382,7 +381,8 @@ def _reduce_pattern_hit(
         diff_excerpt=excerpt,
         diff_truncated=hit.diff_truncated or excerpt != hit.diff_excerpt,
         related_head_symbols=(),
-        files=() if has_only_subject else hit.files[:MAX_REDUCED_FILES],
+        files=() if has_only_subject else hit.files[: 1 if detail is Detail.COMPACT else MAX_REDUCED_FILES],
+        changelog=() if has_only_subject else hit.changelog[:MAX_REDUCED_LINES],
     )
 
 

@@ -91,6 +91,7 @@ class PatternHit:
     - `also`: other reachable commits with the same change, such as backports.
     - `files`: some indexed files of the commit, beginning with `file_path`. `file_count`: number of all its indexed
       files.
+    - `changelog`: first lines that the commit adds to the changelog and that say more than its message.
     """
 
     commit_sha: str
@@ -114,6 +115,7 @@ class PatternHit:
     references: tuple[Reference, ...] = ()
     release: Release | None = None
     also: tuple[str, ...] = ()
+    changelog: tuple[str, ...] = ()
     provenance: Literal["INFERRED"] = "INFERRED"
 
 

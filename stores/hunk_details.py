@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import duckdb
 
@@ -43,6 +43,15 @@ class HunkDetails:
     symbols: tuple[str, ...]
 
 
+class HunkSummary(NamedTuple):
+    """Hunk with its numbers of added and removed lines."""
+
+    hunk_id: int
+    file_path: str
+    added_lines: int
+    removed_lines: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DiffCache:
     """Diffs in memory. `row_by_hunk`: index into `texts` by hunk id.
@@ -76,7 +85,7 @@ _DIFFS: Final = "SELECT hunk_id, diff FROM hunks WHERE hunk_id IN ({hunks})"
 _COMMITS: Final = """
 SELECT commit_sha, message, author_name, author_date, commit_date FROM commits WHERE commit_sha IN ({commits})"""
 _FILES: Final = """
-SELECT commit_sha, file_path, added_lines, removed_lines FROM hunks
+SELECT commit_sha, hunk_id, file_path, added_lines, removed_lines FROM hunks
 WHERE commit_sha IN ({commits}) AND file_path <> '' ORDER BY hunk_id"""
 _SYMBOLS: Final = "SELECT hunk_id, name FROM hunk_symbols WHERE hunk_id IN ({hunks}) ORDER BY rowid"
 _SHORT_DIFFS: Final = "SELECT hunk_id, diff FROM hunks WHERE strlen(diff) <= {longest}"
@@ -125,16 +134,18 @@ class HunkDetailsCache:
         )
         return tuple(self.details_by_id[hunk_id] for hunk_id in hunk_ids)
 
+    def load_diffs(self, hunk_ids: Sequence[int]) -> dict[int, str]:
+        """Return the diff of each hunk, by hunk id."""
+        return _load_diffs(self.connection, hunk_ids, self.diff_cache)
 
-def load_changed_files(
-    connection: Connection, commits: Collection[str]
-) -> dict[str, list[tuple[str, int, int]]]:
-    """Return path and numbers of added and removed lines of each indexed file of these commits, by commit sha."""
-    files: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+
+def load_changed_files(connection: Connection, commits: Collection[str]) -> dict[str, list[HunkSummary]]:
+    """Return the indexed files of these commits, by commit sha."""
+    files: dict[str, list[HunkSummary]] = defaultdict(list)
     if not commits:
         return files
     for sha, *columns in connection.execute(_FILES.format(commits=_join_shas(commits))).fetchall():
-        files[sha].append(tuple(columns))
+        files[sha].append(HunkSummary(*columns))
     return files
 
 

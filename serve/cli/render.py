@@ -159,7 +159,8 @@ def _format_find_heading(hit_number: int, hit: PatternHit) -> Text:
         f"  {hit.commit_date[:10]}  {escape_line(hit.commit_author)}  score {hit.combined_score:.2f}"
     )
     heading.append(format_evidence(hit), style="green")
-    heading.append("".join(f"\n    {line}" for line in body), style="dim")
+    changelog = (f"changelog: {escape_line(line)}" for line in hit.changelog)
+    heading.append("".join(f"\n    {line}" for line in (*body, *changelog)), style="dim")
     repository = f"{escape_line(hit.repository)}: " if hit.repository else ""
     heading.append(f"\n    {repository}{escape_line(hit.file_path) or NO_FILE}", style="cyan")
     heading.append(f"  {hit.change_kind}", style="dim")

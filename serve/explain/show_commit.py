@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from pipeline.file_classification import is_changelog
 from pipeline.git import commit_graph
 from pipeline.git.changes import TREE_MODE, FileChange, decode_path, is_binary, is_regular
 from pipeline.git.errors import UnreadableObject
@@ -34,7 +32,7 @@ from serve.commit_types import (
     ShowRequest,
 )
 from serve.errors import BadRequest
-from serve.evidence import EvidenceLoader
+from serve.evidence import EvidenceLoader, describes_commit, select_changelog_lines
 from serve.excerpts import CHARS_PER_TOKEN, get_subject
 from serve.explain.file_history import LOCK_WAIT_SECONDS
 from serve.explain.target import MAX_FILE_BYTES, find_similar_files, list_candidate_paths
@@ -51,12 +49,6 @@ MAX_NAMES: Final = 10
 ANSWER_OVERHEAD: Final = 200
 # Approximate number of characters of a file's entry besides its paths and limitation.
 FILE_OVERHEAD: Final = 20
-# Maximum number of shown lines of changelogs.
-MAX_CHANGELOG_LINES: Final = 3
-# Minimum number of words of a shown line of a changelog. Headings have fewer.
-MIN_CHANGELOG_WORDS: Final = 3
-# Maximum number of lines that a commit adds to a changelog to describe itself. Releases rewrite more.
-MAX_CHANGELOG_ADDITIONS: Final = 20
 # A cut message keeps its subject up to this many characters.
 MAX_SUBJECT_CHARS: Final = 200
 # Maximum number of characters of a requested name that an error repeats.
@@ -64,7 +56,6 @@ MAX_QUOTED: Final = 200
 # Number of digits after an ambiguous prefix that an error shows of each commit, to distinguish the commits.
 MORE_DIGITS: Final = 8
 _SHA: Final = re.compile(r"[0-9a-f]{40}")
-_WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _HEAD_EXPRESSION: Final = re.compile(r"(HEAD|@)([~^@]|$)")
 _SHA_PREFIX: Final = re.compile(r"[0-9a-f]{4,40}", re.IGNORECASE)
 REVISION_HINT: Final = "Give the sha of a commit, a branch, a tag, or an expression such as `HEAD~2`."
@@ -270,18 +261,12 @@ def _add_files(answer: ShowAnswer, repository: Repository) -> ShowAnswer:
         answer,
         files=tuple(comparison.file for comparison in comparisons),
         file_count=len(changes),
-        changelog=tuple(islice(_iter_changelog_lines(comparisons), MAX_CHANGELOG_LINES)),
+        changelog=select_changelog_lines(
+            (item.diff for item in comparisons if describes_commit(item.file.path, item.file.added or 0)),
+            answer.commit.commit_message,
+        ),
         limitation=_describe_merge(answer.commit),
     )
-
-
-def _iter_changelog_lines(comparisons: Iterable[_FileComparison]) -> Iterator[str]:
-    """Yield the sentences that a commit adds to changelogs. A changelog with too many added lines is skipped."""
-    for comparison in comparisons:
-        file = comparison.file
-        if is_changelog(file.path) and (file.added or 0) <= MAX_CHANGELOG_ADDITIONS:
-            added_lines = (line[1:].strip() for line in comparison.diff.split("\n") if line.startswith("+"))
-            yield from (line for line in added_lines if len(_WORD.findall(line)) >= MIN_CHANGELOG_WORDS)
 
 
 def _describe_merge(commit: CommitDetails) -> str | None:

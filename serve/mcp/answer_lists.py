@@ -42,10 +42,12 @@ class ItemAnswer(NamedTuple):
     """Answer to one item of a list.
 
     `size`: share of the budget that the complete answer needs. `shorten`: returns the answer cut to a given share.
+    `names_item`: True if the answer itself names the item, so that it needs no heading.
     """
 
     size: int
     shorten: Callable[[int], ShortenedAnswer]
+    names_item: bool = False
 
 
 def answer_items(
@@ -77,7 +79,8 @@ def answer_items(
             budget -= used
         else:
             text, content = _format_error(answer), {"error": describe_error(answer)}
-        blocks.append(f"{_format_item(item)}\n{text}")
+        has_heading = not (isinstance(answer, ItemAnswer) and answer.names_item)
+        blocks.append(f"{_format_item(item)}\n{text}" if has_heading else text)
         results.append({"request": dict(item), **content})
     structured: dict[str, Any] = {"results": results}
     if left_out_count := count - len(answered):

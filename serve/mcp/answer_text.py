@@ -12,10 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from pydantic import BaseModel, Field
 
+from pipeline.file_classification import classify_role
 from pipeline.git.patches import remove_context
 from serve.commit_types import (
     ChangeHit,
@@ -26,7 +28,7 @@ from serve.commit_types import (
     TraceAnswer,
     TraceHit,
 )
-from serve.excerpts import cut_message, get_subject
+from serve.excerpts import cut_message, get_subject, remove_sign_offs
 from serve.explain_types import EvolutionLead, EvolutionStep, ExplainAnswer, ExplainHit, RelatedCommit
 from serve.find_types import FindAnswer, PatternHit
 from serve.references import describe_evidence
@@ -51,6 +53,8 @@ MAX_CHANGELOG_CHARS: Final = 160
 # Maximum number of listed files of one of several commits, and maximum length of its message.
 MAX_REDUCED_FILES: Final = 5
 MAX_REDUCED_MESSAGE: Final = 600
+# Maximum difference of the dates of author and commit with which only that of the author is shown.
+MAX_DELAY: Final = timedelta(days=30)
 _BACKTICKS: Final = re.compile(r"`{3,}")
 
 
@@ -193,14 +197,17 @@ def describe_error(error: LineageError) -> str:
 def reduce_show_answer(answer: ShowAnswer) -> ShowAnswer:
     """Cut the answer about one of several commits to MAX_REDUCED_FILES files and MAX_REDUCED_MESSAGE characters.
 
-    With a diff, keep only the subject of the message and the changed lines.
+    Source files come first. Sign-offs and co-authors are left out. With a diff, keep only the subject of the message
+    and the changed lines.
     """
-    message, diff = cut_message(answer.commit.commit_message, MAX_REDUCED_MESSAGE), answer.diff
+    message = cut_message(remove_sign_offs(answer.commit.commit_message), MAX_REDUCED_MESSAGE)
+    diff = answer.diff
     if diff:
         message = get_subject(message)
         diff = replace(diff, text=remove_context(diff.text))
     commit = replace(answer.commit, commit_message=message)
-    return replace(answer, commit=commit, files=answer.files[:MAX_REDUCED_FILES], diff=diff)
+    files = sorted(answer.files, key=lambda file: classify_role(file.path) != "source")[:MAX_REDUCED_FILES]
+    return replace(answer, commit=commit, files=tuple(files), diff=diff)
 
 
 def format_show_answer(answer: ShowAnswer, *, is_described: bool = False, is_short: bool = False) -> str:
@@ -216,10 +223,12 @@ def format_show_answer(answer: ShowAnswer, *, is_described: bool = False, is_sho
         if is_described
         else _describe_commit(commit, is_short=is_short)
     )
-    lines += (f"changelog: {_shorten(line, MAX_CHANGELOG_CHARS)}" for line in answer.changelog)
-    lines += map(_describe_commit_file, answer.files)
-    if omitted_count := (answer.file_count or 0) - len(answer.files):
-        lines.append(format_count(omitted_count, "other file" if diff else "more file"))
+    lines += _format_changelog(answer.changelog)
+    files = [*map(_describe_commit_file, answer.files)]
+    if omitted_count := (answer.file_count or 0) - len(files):
+        files.append(format_count(omitted_count, "other file" if diff else "more file"))
+    if files:
+        lines.append(f"files: {'; '.join(files)}")
     if diff:
         lines += [*_fence(diff.text, "diff"), *_format_omission(diff.omitted_lines, "line")]
     if content:
@@ -232,7 +241,7 @@ def format_show_answer(answer: ShowAnswer, *, is_described: bool = False, is_sho
 def _describe_change_hit(hit: ChangeHit) -> str:
     subject = _split_message(hit.commit_subject)[0]
     date, evidence = _format_date(hit.commit_date, hit.author_date), _describe_evidence(hit, subject)
-    return f"{hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {escape_line(hit.commit_author)}: {subject}{evidence}"
+    return f"{hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {subject}{evidence}"
 
 
 def _format_change_files(hit: ChangeHit, copies: Sequence[int]) -> Iterator[str]:
@@ -279,7 +288,7 @@ def _describe_commit_file(file: CommitFile) -> str:
     kind = "" if file.change_kind == "modified" else f" {file.change_kind}"
     source = f" from {escape_line(file.old_path)}" if file.old_path else ""
     counts = f", {file.limitation}" if file.limitation else _format_line_counts(file.added, file.removed)
-    return f"file: {escape_line(file.path)}{kind}{source}{counts}"
+    return f"{escape_line(file.path)}{kind}{source}{counts}"
 
 
 def _format_omission(count: int, noun: str) -> list[str]:
@@ -300,10 +309,15 @@ def _format_pattern_hit(number: int, hit: PatternHit, place: str | None) -> Iter
     if place:
         yield f"shown above ({place})"
         return
+    yield from _format_changelog(hit.changelog)
     if description := _describe_files(hit):
         yield description
     yield from _quote(body)
     yield from _fence(hit.diff_excerpt)
+
+
+def _format_changelog(lines: Sequence[str]) -> list[str]:
+    return [f"changelog: {_shorten(line, MAX_CHANGELOG_CHARS)}" for line in lines]
 
 
 def _format_explain_hit(number: int, hit: ExplainHit, previous_path: str) -> Iterator[str]:
@@ -373,8 +387,16 @@ def _format_line_counts(added: int | None, removed: int | None) -> str:
 
 
 def _format_date(commit_date: str, author_date: str | None) -> str:
-    """Return the author's day with the commit's day in parentheses; without an author date, only the commit's day."""
-    return f"{author_date[:10]} (committed {commit_date[:10]})" if author_date else commit_date[:10]
+    """Return the author's day, and the commit's day in parentheses if it is more than `MAX_DELAY` away from it.
+
+    `author_date`: None if both are the same day.
+    """
+    if author_date is None:
+        return commit_date[:10]
+    delay = datetime.fromisoformat(commit_date) - datetime.fromisoformat(author_date)
+    return (
+        f"{author_date[:10]} (committed {commit_date[:10]})" if abs(delay) > MAX_DELAY else author_date[:10]
+    )
 
 
 def _split_message(message: str) -> list[str]:

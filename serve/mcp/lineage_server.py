@@ -362,7 +362,7 @@ def _show_commit(
         text = format_answer(limited)
         return ShortenedAnswer(text, limited.to_json_dict(), ceil(len(text) / CHARS_PER_TOKEN))
 
-    return ItemAnswer(size, shorten)
+    return ItemAnswer(size, shorten, names_item=commit.commit_sha.startswith(item["commit"].lower()))
 
 
 def _limit_changes(k: int, max_tokens: int | None) -> int:

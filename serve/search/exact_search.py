@@ -59,8 +59,7 @@ from stores.hunk_details import Connection, HunkDetails
 MATCH_MARGIN: Final = 60
 # `{commits}` becomes a phrase about commits that HEAD does not reach; empty with a range, which can include them.
 LIMITATION: Final = (
-    "Not searched: {commits}paths that the index ignores, binary files, "
-    "and what merges bring from their parents."
+    "Not searched: {commits}ignored paths, binary files, and what merges bring from their parents."
 )
 
 

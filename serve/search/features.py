@@ -420,9 +420,9 @@ def _compute_removed_shares(connection: Connection, commits: frozenset[str]) -> 
     """Return the share of removed lines in the lines that each commit changes. Tests and prose do not count."""
     shares = {}
     for sha, files in load_changed_files(connection, commits).items():
-        program_files = [file for file in files if classify_role(file[0]) in ("source", "other")]
-        added = sum(added for _, added, _ in program_files)
-        removed = sum(removed for _, _, removed in program_files)
+        program_files = [file for file in files if classify_role(file.file_path) in ("source", "other")]
+        added = sum(file.added_lines for file in program_files)
+        removed = sum(file.removed_lines for file in program_files)
         shares[sha] = removed / (added + removed + LINE_SMOOTHING)
     return shares
 

@@ -25,7 +25,7 @@ from pipeline.options import EncoderName
 from serve.api_types import format_author_date, format_rfc3339
 from serve.commit_ranges import resolve_range
 from serve.errors import NeedsRebuild
-from serve.evidence import EvidenceLoader
+from serve.evidence import EvidenceLoader, describes_commit, select_changelog_lines
 from serve.excerpts import truncate_diff
 from serve.find_types import ChangedFile, FindAnswer, FindMeta, FindRequest, PatternHit
 from serve.index_status import (
@@ -66,7 +66,7 @@ from stores.compatibility import REBUILD_COMMAND, CompatibilityStatus
 from stores.connections import ReaderPools
 from stores.database import NotIndexed
 from stores.filters import QueryFilter, to_naive_utc
-from stores.hunk_details import Connection, HunkDetails
+from stores.hunk_details import Connection, HunkDetails, HunkSummary
 from stores.vectors import quantize
 
 # Maximum number of symbols that an answer names for each hit. A hunk with more symbols changes most of its file.
@@ -300,8 +300,13 @@ def build_hits(
     similarities = vector_search.compute_cosine_similarities(vectors, results.query_vector).tolist()
     all_details = results.details.load(hunk_ids)
     files = hunk_details.load_changed_files(connection, {details.commit_sha for details in all_details})
+    changed_files = [file for commit_files in files.values() for file in commit_files]
+    changelogs = [
+        file.hunk_id for file in changed_files if describes_commit(file.file_path, file.added_lines)
+    ]
+    diffs = results.details.load_diffs(changelogs)
     return tuple(
-        _build_hit(scored, details, similarity, query, files.get(details.commit_sha, []))
+        _build_hit(scored, details, similarity, query, files.get(details.commit_sha, []), diffs)
         for scored, details, similarity in zip(best_candidates, all_details, similarities, strict=True)
     )
 
@@ -311,11 +316,12 @@ def _build_hit(
     details: HunkDetails,
     similarity: float,
     query: Query,
-    files: Sequence[tuple[str, int, int]],
+    files: Sequence[HunkSummary],
+    changelog_diffs: Mapping[int, str],
 ) -> PatternHit:
-    """Build a hit. `files`: path, added and removed lines of each file of the commit. The file of the hit is first."""
-    # The sort is stable, so the other files keep their order in the commit.
-    shown_files = sorted(files, key=lambda file: file[0] != details.file_path)[:MAX_SHOWN_FILES]
+    """Build a hit. `files`: the files of the commit. `changelog_diffs`: diffs of changelogs by hunk id."""
+    # The file of the hit comes first. The sort is stable, so the others keep their order in the commit.
+    shown_files = sorted(files, key=lambda file: file.file_path != details.file_path)[:MAX_SHOWN_FILES]
     excerpt = truncate_diff(details.diff, extract_content_words(query.terms))
     return PatternHit(
         commit_sha=details.commit_sha,
@@ -333,8 +339,12 @@ def _build_hit(
         matched=str(scored_candidate.matched_terms) if scored_candidate.matched_terms else None,
         weak=scored_candidate.is_weak,
         author_date=format_author_date(details.author_date, details.commit_date),
-        files=tuple(ChangedFile(*file) for file in shown_files),
+        files=tuple(ChangedFile(*file[1:]) for file in shown_files),
         file_count=len(files),
+        changelog=select_changelog_lines(
+            (changelog_diffs[file.hunk_id] for file in files if file.hunk_id in changelog_diffs),
+            details.commit_message,
+        ),
     )
 
 

@@ -101,7 +101,7 @@ def test_windows_are_consistent(sections: list[list[str]], max_lines: int) -> No
     """A window has at most the allowed lines, which are consecutive in the diff, and a header that counts them."""
     diff = "".join(
         f"@@ -1 +{number} @@\n" + "".join(f"{row}\n" for row in section)
-        for number, section in enumerate(sections)
+        for number, section in enumerate(sections, 1)
     )
     window = select_window(diff, RETRY, max_lines)
     all_lines = diff.splitlines()

@@ -200,8 +200,8 @@ def test_grep_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
     output = format_output(print_grep_answer, search_changes(request, shared_repo.path, shared_index))
     assert output == (
         "0 commits\n"
-        "Not searched: commits that HEAD does not reach, paths that the index ignores,\n"
-        "binary files, and what merges bring from their parents.\n"
+        "Not searched: commits that HEAD does not reach, ignored paths, binary files, and\n"
+        "what merges bring from their parents.\n"
     )
 
 

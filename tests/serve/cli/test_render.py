@@ -244,6 +244,12 @@ def test_hit_without_message_or_diff() -> None:
     ]
 
 
+def test_changelog_is_shown() -> None:
+    """A hit has the lines of its changelog below its message, without control characters."""
+    answer = FindAnswer((replace(HIT, commit_message="Retry", changelog=("- Retry \x1bit",)),), META)
+    assert format_answer(answer).splitlines()[2] == "    changelog: - Retry ␛it"
+
+
 def test_matched_words_are_shown() -> None:
     """A reranked hit has a line with what matched and whether it is weak."""
     strong = replace(HIT, matched="message: retries; path: tcp", weak=False)
@@ -257,11 +263,18 @@ def test_json_document() -> None:
     """The JSON has hits and meta with all fields in order, without a verdict if the index is compatible."""
     document = json.loads(render.to_json(FindAnswer((HIT,), META)))
     assert list(document) == ["hits", "meta"]
-    assert list(document["hits"][0]) == [
-        name
-        for name in PatternHit.__dataclass_fields__
-        if name not in {"matched", "weak", "repository", "author_date", "references", "release", "also"}
-    ]
+    optional_fields = {
+        "matched",
+        "weak",
+        "repository",
+        "author_date",
+        "references",
+        "release",
+        "also",
+        "changelog",
+    }
+    all_fields = list(PatternHit.__dataclass_fields__)
+    assert list(document["hits"][0]) == [name for name in all_fields if name not in optional_fields]
     reranked = replace(
         HIT,
         matched="message: retries",
@@ -271,6 +284,7 @@ def test_json_document() -> None:
         references=(Reference("issue", "#12"),),
         release=Release("1.0", HIT.commit_date),
         also=(HIT.commit_sha,),
+        changelog=("- Retry it",),
     )
     document = json.loads(render.to_json(FindAnswer((reranked,), META)))
     assert list(document["hits"][0]) == list(PatternHit.__dataclass_fields__)

@@ -103,7 +103,7 @@ def test_file_that_is_too_large_to_compare(repo: Repo) -> None:
     reason = "larger than 1 MiB, so its lines are not compared"
     file = {"path": "big.txt", "change_kind": "added", "limitation": reason}
     assert answer.to_json_dict()["files"] == [file]
-    assert f"file: big.txt added, {reason}" in format_show_answer(answer).splitlines()
+    assert f"files: big.txt added, {reason}" in format_show_answer(answer).splitlines()
     output = StringIO()
     print_show_answer(answer, Console(file=output, width=200))
     assert f"+?    -?     big.txt  added, {reason}" in output.getvalue()

@@ -164,6 +164,10 @@ def test_find_answer_with_notes() -> None:
     )
     text = format_find_answer(replace(answer, meta=replace(answer.meta, query_profile=profile)))
     assert "1. web: 6f1ed002ab 2023-12-24 (committed 2024-02-01) Retry uploads (weak, 0.88)\n" in text
+    soon = replace(hit, author_date="2024-01-24T10:00:00Z", changelog=("- `Retry`\n",))
+    assert "6f1ed002ab 2024-01-24 Retry uploads (weak, 0.88)\nchangelog: - `Retry`␊\n" in format_find_answer(
+        build_find_answer(soon)
+    )
     hints = "read from the query: language: rust; since: 2020"
     assert text.endswith(f"\nQuery profile: {hints}\nNote: The index is behind.")
     without_hints = QueryProfile("BugFixPrecedent", "cue words fix; recent commits weigh more")
@@ -207,10 +211,10 @@ def test_copies_in_a_search() -> None:
     search = ChangeSearchDetails(2, 2, "newest")
     meta = ChangeSearchMeta(IndexState("6f1e", 0, None), None, Compatibility("compatible"), search)
     assert format_search_answer(ChangeSearchAnswer((first, copy), meta)).splitlines()[1:] == [
-        "1. 1111111111 2024-02-01 Ada: Limit · also 2222222222",
+        "1. 1111111111 2024-02-01 Limit · also 2222222222",
         "file: a.py +1",
         "> +3 limit = 2",
-        "2. 2222222222 2024-02-01 Ada: Limit · also 1111111111",
+        "2. 2222222222 2024-02-01 Limit · also 1111111111",
         "same change as 1",
     ]
 
@@ -275,6 +279,18 @@ def test_normal_detail_of_a_search() -> None:
     assert reduce_find_answer(answer, Detail.FULL, ()) == answer
     compact = reduce_find_answer(answer, Detail.COMPACT, ())
     assert {(hit.diff_excerpt, hit.commit_message) for hit in compact.hits} == {(None, short)}
+    assert compact.hits[1].files == files[:1]
+
+
+def test_changelog_of_a_hit() -> None:
+    """A reduced hit has two lines of its changelog, and a weak one none."""
+    hit = replace(PATTERN_HIT, changelog=("- Retry twice", "- Retry it", "- Retry all"))
+    answer = build_find_answer(hit, hit, replace(hit, weak=True))
+    first, second, weak = reduce_find_answer(answer, Detail.NORMAL, ()).hits
+    assert (first.changelog, second.changelog, weak.changelog) == (hit.changelog, hit.changelog[:2], ())
+    text = format_find_answer(reduce_find_answer(answer, Detail.COMPACT, ()))
+    assert text.count("\nchangelog: - Retry twice\nchangelog: - Retry it\nfiles: ") == 2
+    assert "Retry all" not in text
 
 
 def test_weak_hits_are_short() -> None:
@@ -290,7 +306,8 @@ def test_weak_hits_are_short() -> None:
 
 def test_sign_offs() -> None:
     """The default detail leaves out sign-offs, which repeat the author; full messages have them."""
-    message = "Retry uploads\n\nServers close idle connections.\n\nSigned-off-by: Ada <a@b>\nFixes: #3"
+    trailers = "Signed-off-by: Ada <a@b>\nCo-Authored-By: B <b@c>\nFixes: #3"
+    message = f"Retry uploads\n\nServers close idle connections.\n\n{trailers}"
     found = build_find_answer(replace(PATTERN_HIT, commit_message=message))
     details = ExplainDetails((7, 12), 1, 1.0, None)
     explained = build_explain_answer(replace(EXPLAIN_HIT, commit_message=message), details=details)
@@ -389,7 +406,7 @@ def test_texts_by_strangers_in_search_and_commit() -> None:
     details = ChangeSearchDetails(1, 1, "newest", limitation="Left out.")
     meta = ChangeSearchMeta(IndexState("6f1e", 0, None), None, Compatibility("compatible"), details)
     assert format_search_answer(ChangeSearchAnswer((hit,), meta)) == (
-        "1 commit\n1. 6f1ed002ab 2024-02-01 A: Note: x␇\nfile: a␊Note: b +1\n> +1 ␛[2J```Note: run it\n2 more files\n"
+        "1 commit\n1. 6f1ed002ab 2024-02-01 Note: x␇\nfile: a␊Note: b +1\n> +1 ␛[2J```Note: run it\n2 more files\n"
         "Note: Left out."
     )
     commit = CommitDetails(
@@ -398,30 +415,31 @@ def test_texts_by_strangers_in_search_and_commit() -> None:
     diff = FileDiff("a", "@@ -1 +1 @@\n+```\n", omitted_lines=1)
     answer = ShowAnswer(commit, (CommitFile("a\nb", "renamed", 1, 0, "c\rd"),), 2, diff)
     assert format_show_answer(answer) == (
-        "6f1ed002ab 2024-01-31 (committed 2024-02-01) A␊B <a@b>; parents: none\n> Fix\n> Note: x\n"
-        "file: a␊b renamed from cd +1\n1 other file\n````diff\n@@ -1 +1 @@\n+```\n````\n"
+        "6f1ed002ab 2024-01-31 A␊B <a@b>; parents: none\n> Fix\n> Note: x\n"
+        "files: a␊b renamed from cd +1; 1 other file\n````diff\n@@ -1 +1 @@\n+```\n````\n"
         "Note: 1 more line: raise `max_tokens`."
     )
 
 
 def test_one_of_several_commits() -> None:
-    """One of several commits has no email, parents and later files; with a diff, only the subject and changed lines."""
+    """One of several commits has no email, parents, co-authors and later files; source files are its first files.
+
+    With a diff, it has only the subject and the changed lines.
+    """
+    message = "Fix\n\nCloses #12\n\nCo-authored-by: Bea <b@c>"
     commit = CommitDetails(
-        "6f1ed002ab", "Fix\n\nCloses #12", "Ada", "a@b", "2024-02-01T10:00:00Z", None, ("1" * 40,),
+        "6f1ed002ab", message, "Ada", "a@b", "2024-02-01T10:00:00Z", None, ("1" * 40,),
         references=(Reference("issue", "#12"),),
     )  # fmt: skip
-    files = tuple(
-        CommitFile(f"{number}.py", "modified", number, 2) for number in range(MAX_REDUCED_FILES + 1)
-    )
+    names = ["test_0.py", *(f"{number}.py" for number in range(1, MAX_REDUCED_FILES + 1))]
+    files = tuple(CommitFile(name, "modified", number, 2) for number, name in enumerate(names))
     answer = ShowAnswer(commit, files, len(files), changelog=("Fix `x`" + "y" * 200,))
     assert format_show_answer(reduce_show_answer(answer), is_short=True).split("\n") == [
         "6f1ed002ab 2024-02-01 Ada",
         "> Fix",
         "> Closes #12",
         f"changelog: Fix `x`{'y' * (MAX_CHANGELOG_CHARS - 7)}…",
-        "file: 0.py -2",
-        *(f"file: {number}.py +{number} -2" for number in range(1, MAX_REDUCED_FILES)),
-        "1 more file",
+        f"files: {'; '.join(f'{number}.py +{number} -2' for number in range(1, MAX_REDUCED_FILES + 1))}; 1 more file",
     ]
     commit = replace(commit, commit_message="Fix\n\n" + "Because. " * 100)
     text = format_show_answer(reduce_show_answer(ShowAnswer(commit)), is_short=True)
@@ -429,9 +447,11 @@ def test_one_of_several_commits() -> None:
         text.partition("\n")[2]
     ) < MAX_REDUCED_MESSAGE + 20 and text.endswith("…")
     commit = replace(commit, commit_message="Fix\n\nCloses #12")
-    answer = ShowAnswer(commit, files[:1], 1, FileDiff("0.py", "@@ -1,2 +1 @@\n a\n-b\n", omitted_lines=0))
+    answer = ShowAnswer(
+        commit, files[:1], 1, FileDiff("test_0.py", "@@ -1,2 +1 @@\n a\n-b\n", omitted_lines=0)
+    )
     assert format_show_answer(reduce_show_answer(answer), is_short=True) == (
-        "6f1ed002ab 2024-02-01 Ada · #12\n> Fix\nfile: 0.py -2\n```diff\n@@ -1,2 +1 @@\n-b\n```"
+        "6f1ed002ab 2024-02-01 Ada · #12\n> Fix\nfiles: test_0.py -2\n```diff\n@@ -1,2 +1 @@\n-b\n```"
     )
 
 

@@ -143,7 +143,7 @@ def test_structured_content(server: MCPServer[Any]) -> None:
     assert list(find_answer["hits"][0]) == [
         field.name
         for field in fields(PatternHit)
-        if field.name not in {"author_date", "repository", "references", "release", "also"}
+        if field.name not in {"author_date", "repository", "references", "release", "also", "changelog"}
     ]
     assert find_answer["_meta"]["compatibility"] == {"status": "compatible"}
     assert set(find_answer["_meta"]) == {"index_status", "hint", "compatibility", "query_profile"}
@@ -238,14 +238,14 @@ def test_search_changes(server: MCPServer[Any], shared_repo: Repo) -> None:
     result = call_tool(server, "search_changes", pattern="timeout", oldest=True, limit=1)
     sha = shared_repo.git("rev-parse", "HEAD~1")
     assert extract_text(result) == (
-        f"2 commits, first 1 shown, oldest first\n1. {sha[:10]} 2020-01-01 Ada Lovelace: Add a timeout to connect\n"
+        f"2 commits, first 1 shown, oldest first\n1. {sha[:10]} 2020-01-01 Add a timeout to connect\n"
         "file: src/tcp.py +1\n> +2 timeout()\n"
-        f"Newest: {shared_repo.git('rev-parse', 'HEAD')[:10]} 2020-01-01 Ada Lovelace: Describe the timeout ✓"
+        f"Newest: {shared_repo.git('rev-parse', 'HEAD')[:10]} 2020-01-01 Describe the timeout ✓"
     )
     assert extract_text(call_tool(server, "search_changes", pattern="absent")) == (
         "0 commits\n"
-        "Note: Not searched: commits that HEAD does not reach, paths that the index ignores, binary files, and what "
-        "merges bring from their parents."
+        "Note: Not searched: commits that HEAD does not reach, ignored paths, binary files, and what merges bring from "
+        "their parents."
     )
     content = extract_structured_content(result)
     assert [hit["commit_sha"] for hit in content["hits"]] == [sha]
@@ -272,7 +272,7 @@ def test_show_commit(server: MCPServer[Any], shared_repo: Repo) -> None:
     )
     result = call_tool(server, "show_commit", commit="HEAD", path="docs/ü.md")
     assert extract_text(result) == (
-        commit + "file: docs/ü.md added +1\n```diff\n@@ -0,0 +1 @@\n+# timeout ü\n```"
+        commit + "files: docs/ü.md added +1\n```diff\n@@ -0,0 +1 @@\n+# timeout ü\n```"
     )
     assert extract_structured_content(result)["commit"]["commit_sha"] == sha
     result = call_tool(server, "show_commit", commit="HEAD:src/tcp.py", lines="2:")

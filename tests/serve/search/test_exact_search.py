@@ -240,7 +240,7 @@ def test_what_is_left_out(tmp_path: Path, home: Path) -> None:
     assert answer.meta.search.elsewhere == 0
     assert answer.meta.search.count_phrase == "0 commits"
     answer = search_changes(ChangeSearchRequest("absent", commit_range="main"), repo.path, home)
-    assert (answer.meta.search.limitation or "").startswith("Not searched: paths that the index ignores")
+    assert (answer.meta.search.limitation or "").startswith("Not searched: ignored paths")
     hint = search_changes(ChangeSearchRequest("end"), repo.path, home).meta.hint
     assert (
         hint

@@ -58,13 +58,30 @@ def test_hit_fields(repo: Repo, home: Path) -> None:
         "references": (),
         "release": None,
         "also": (),
+        "changelog": (),
         "provenance": "INFERRED",
     }
     assert list(PatternHit.__dataclass_fields__) == [
         "commit_sha", "commit_message", "commit_author", "commit_date", "file_path", "change_kind", "diff_excerpt",
         "diff_truncated", "related_head_symbols", "similarity", "recency_weight", "combined_score", "matched", "weak",
-        "repository", "author_date", "files", "file_count", "references", "release", "also", "provenance",
+        "repository", "author_date", "files", "file_count", "references", "release", "also", "changelog",
+        "provenance",
     ]  # fmt: skip
+
+
+def test_changelog(tmp_path: Path, home: Path) -> None:
+    """A hit has the sentences that its commit adds to changelogs, without those that repeat the message."""
+    repo = Repo.create(tmp_path / "changelog")
+    repo.commit_file(
+        "CHANGELOG.md", "# 1.0\n\n- Refuse port zero\n- Accept port one\n", "Accept: refuse port Zero"
+    )
+    repo.commit_file("CHANGELOG.md", "- Accept a port\n" * 21, "Accept the old lines")
+    build_index(repo, home)
+    hits = find(repo, home, "accept", rerank=False).hits
+    assert {hit.commit_message: hit.changelog for hit in hits} == {
+        "Accept: refuse port Zero": ("- Accept port one",),
+        "Accept the old lines": (),
+    }
 
 
 def test_files_and_author_date_of_a_hit(tmp_path: Path, home: Path) -> None:
