@@ -170,18 +170,21 @@ def parse_references(message: str, own_names: Collection[str] = ()) -> tuple[Ref
 def describe_evidence(
     references: Iterable[Reference], tag: str | None, copies: Sequence[str], shown_message: str
 ) -> str:
-    """Return a phrase such as `#12 · first tag 2.3.0 · also 1f2e3d4c5b`; empty without evidence.
+    """Return a phrase such as `#12, closes #3 · first tag 2.3.0 · also 1f2e3d4c5b`; empty without evidence.
 
     `shown_message`: part of the message that the answer shows. References in this part are left out.
     """
     shown_names = {reference.text for reference in _find_references(shown_message, ())}
-    names = [
-        reference.text
+    shown = [
+        reference
         for reference in references
         if reference.kind in SHOWN_KINDS and reference.text not in shown_names
-    ]
+    ][:MAX_SHOWN]
+    names = [reference.text for reference in shown if reference.kind != CLOSES]
+    if closed := [reference.text for reference in shown if reference.kind == CLOSES]:
+        names.append(f"closes {', '.join(closed)}")
     parts = (
-        ", ".join(names[:MAX_SHOWN]),
+        ", ".join(names),
         f"first tag {tag}" if tag else "",
         f"also {', '.join(sha[:SHORT_SHA_DIGITS] for sha in copies[:MAX_SHOWN])}" if copies else "",
     )

@@ -201,3 +201,10 @@ def test_description() -> None:
     assert describe_evidence(references[:1], None, (), "Fix #123") == "#12"
     assert describe_evidence((), "v1\u202e\x9b", (), "") == "first tag v1\\u202e\N{REPLACEMENT CHARACTER}"
     assert not describe_evidence((), None, (), "")
+    closed = [
+        Reference("closes", "#1"),
+        Reference("issue", "#2"),
+        Reference("closes", "#3"),
+        Reference("issue", "#4"),
+    ]
+    assert describe_evidence(closed, None, (), "") == "#2, closes #1, #3"
