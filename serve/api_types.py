@@ -47,6 +47,7 @@ _OPTIONAL_FIELDS: Final = {
         "references",
         "release",
         "also",
+        "reverted_by",
         "changelog",
     ),
     "explain": (

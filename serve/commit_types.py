@@ -101,7 +101,7 @@ class MatchingFile:
 class ChangeHit:
     """Commit that adds or removes the text. `files`: the first matching files. `file_count`: number of all of them.
 
-    `references`, `release` and `also` are as in `PatternHit`.
+    `references`, `release`, `also` and `reverted_by` are as in `PatternHit`.
     """
 
     commit_sha: str
@@ -114,6 +114,7 @@ class ChangeHit:
     references: tuple[Reference, ...] = ()
     release: Release | None = None
     also: tuple[str, ...] = ()
+    reverted_by: str | None = None
     provenance: Literal["EXACT"] = "EXACT"
 
 
@@ -215,7 +216,7 @@ class CommitFile:
 class CommitDetails:
     """Commit to show. `author_date` is None if the commit date is the same day, as for most commits.
 
-    `references`, `release` and `also` are as in `PatternHit`.
+    `references`, `release`, `also` and `reverted_by` are as in `PatternHit`.
     """
 
     commit_sha: str
@@ -228,6 +229,7 @@ class CommitDetails:
     references: tuple[Reference, ...] = ()
     release: Release | None = None
     also: tuple[str, ...] = ()
+    reverted_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Evidence about the commits of an answer: references, first release and copies.
+"""Evidence about the commits of an answer: references, first release, copies and reverts.
 
 `EvidenceLoader` combines three sources: commit messages (`serve.references`), git (`pipeline.git.releases`) and the
-index (commits with the same author and date, which may be copies of each other).
+index (commits with the same author and date, which may be copies of each other, and messages of reverts).
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class Evidence:
     references: tuple[Reference, ...] = ()
     release: Release | None = None
     also: tuple[str, ...] = ()
+    reverted_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,14 @@ class EvidenceLoader:
     """Loader of evidence for one answer.
 
     `graph_dir`: directory of the index's commit-graph, which makes git faster. `find_candidates`: returns possible
-    copies of each given commit, by its sha; None without an index.
+    copies of each given commit, by its sha. `find_reverts`: returns the commits that revert the given ones, by the sha
+    of the reverted commit. Both are None without an index.
     """
 
     repository: Repository
     graph_dir: Path | None = None
     find_candidates: Callable[[Sequence[str]], Mapping[str, Sequence[str]]] | None = None
+    find_reverts: Callable[[Sequence[str]], Mapping[str, str]] | None = None
 
     @cached_property
     def git(self) -> GitProgram:
@@ -120,8 +123,14 @@ class EvidenceLoader:
     def load(self, messages: Mapping[str, str]) -> dict[str, Evidence]:
         """Return the evidence about commits. `messages`: complete messages by commit sha."""
         copies = self.find_copies(list(messages))
+        reverts = self.find_reverts(list(messages)) if self.find_reverts else {}
         return {
-            sha: Evidence(self._list_references(sha, message), self._build_release(sha), copies.get(sha, ()))
+            sha: Evidence(
+                self._list_references(sha, message),
+                self._build_release(sha),
+                copies.get(sha, ()),
+                reverts.get(sha),
+            )
             for sha, message in messages.items()
         }
 
@@ -264,7 +273,13 @@ def parse_remote_names(configuration: Sequence[tuple[str, str]]) -> frozenset[st
 
 
 def _add_evidence(hit: Hit, evidence: Evidence) -> Hit:
-    return replace(hit, references=evidence.references, release=evidence.release, also=evidence.also)
+    return replace(
+        hit,
+        references=evidence.references,
+        release=evidence.release,
+        also=evidence.also,
+        reverted_by=evidence.reverted_by,
+    )
 
 
 def compute_patch_id(repository: Repository, sha: str) -> bytes | None:

@@ -72,7 +72,7 @@ class ExplainHit:
     - `file_path`: path of the file in the commit.
     - `diff_excerpt`: changes near these lines; None if the request excludes diffs.
     - `diff_truncated`: True if the excerpt is not the whole diff.
-    - `author_date`, `references`, `release`, `also`: as in `PatternHit`.
+    - `author_date`, `references`, `release`, `also`, `reverted_by`: as in `PatternHit`.
     """
 
     commit_sha: str
@@ -87,6 +87,7 @@ class ExplainHit:
     references: tuple[Reference, ...] = ()
     release: Release | None = None
     also: tuple[str, ...] = ()
+    reverted_by: str | None = None
     provenance: Literal["EXACT"] = "EXACT"
 
 

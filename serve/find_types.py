@@ -89,6 +89,7 @@ class PatternHit:
       commit to HEAD's branch.
     - `release`: first tag that contains the commit; None if there is none.
     - `also`: other reachable commits with the same change, such as backports.
+    - `reverted_by`: newest reachable commit that reverts the commit and is not reverted itself; None if there is none.
     - `files`: some indexed files of the commit, beginning with `file_path`. `file_count`: number of all its indexed
       files.
     - `changelog`: first lines that the commit adds to the changelog and that say more than its message.
@@ -115,6 +116,7 @@ class PatternHit:
     references: tuple[Reference, ...] = ()
     release: Release | None = None
     also: tuple[str, ...] = ()
+    reverted_by: str | None = None
     changelog: tuple[str, ...] = ()
     provenance: Literal["INFERRED"] = "INFERRED"
 

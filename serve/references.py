@@ -168,7 +168,11 @@ def parse_references(message: str, own_names: Collection[str] = ()) -> tuple[Ref
 
 
 def describe_evidence(
-    references: Iterable[Reference], tag: str | None, copies: Sequence[str], shown_message: str
+    references: Iterable[Reference],
+    tag: str | None,
+    copies: Sequence[str],
+    reverted_by: str | None,
+    shown_message: str,
 ) -> str:
     """Return a phrase such as `#12, closes #3 · first tag 2.3.0 · also 1f2e3d4c5b`; empty without evidence.
 
@@ -187,6 +191,7 @@ def describe_evidence(
         ", ".join(names),
         f"first tag {tag}" if tag else "",
         f"also {', '.join(sha[:SHORT_SHA_DIGITS] for sha in copies[:MAX_SHOWN])}" if copies else "",
+        f"reverted by {reverted_by[:SHORT_SHA_DIGITS]}" if reverted_by else "",
     )
     return escape_line(" · ".join(filter(None, parts)))
 

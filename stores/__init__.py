@@ -16,7 +16,7 @@ Index
 Writing and reading
 - `writer`: write transactions, and replacement of outdated symbols and terms
 - `history`: recorded commits, status numbers, history of a file and of a symbol
-- `hunk_details`: commit, diff and symbols of hunks, for display
+- `hunk_details`: commit, diff and symbols of hunks, copies and reverts of commits, for display
 - `sql`: connections for SQL statements of users; `sql_views.sql` has the views and macros for them
 - `frames`: tables as polars frames
 

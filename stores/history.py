@@ -115,43 +115,11 @@ SELECT hunk_id, commit_sha, message, author_name, commit_date,
 FROM hunks JOIN commits USING (commit_sha)
 WHERE hunk_id IN ({hunks})"""
 
-# A cherry-picked or rebased commit keeps its author and author date.
-_POSSIBLE_COPIES: Final = """
-SELECT original.commit_sha, other.commit_sha
-FROM commits original JOIN commits other USING (author_email, author_date)
-WHERE original.commit_sha IN ({commits}) AND other.commit_sha <> original.commit_sha
-      AND len(original.parents) < 2 AND len(other.parents) < 2
-QUALIFY row_number() OVER (PARTITION BY original.commit_sha ORDER BY other.commit_date, other.commit_sha) <= $limit
-ORDER BY other.commit_date, other.commit_sha"""
-# Maximum number of possible copies of a commit. A bot can make thousands of commits with one date, none of them a copy.
-MAX_POSSIBLE_COPIES: Final = 100
-
 # The commits are bound as one string, because DuckDB tries to import pandas for each bound value (`duckdb_engine`): 200
 # commits take 2 ms as a string and 7 ms as a list.
 _RECORDED_COMMITS: Final = """
 SELECT commit_sha FROM commits WHERE commit_sha IN (SELECT unnest(string_split($shas, ' ')))"""
 _COUNT_EMBEDDED_HUNKS: Final = "SELECT count(*) FROM hunks SEMI JOIN vectors USING (text_digest)"
-
-
-def find_possible_copies(
-    connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta, shas: Sequence[str]
-) -> dict[str, list[str]]:
-    """Return for each of these commits the other reachable commits with its author and author date, oldest first.
-
-    Only the oldest `MAX_POSSIBLE_COPIES` are considered. Merges and commits without a possible copy are left out.
-    """
-    if not shas:
-        return {}
-    sql = _POSSIBLE_COPIES.format(commits=", ".join(f"'{sha}'" for sha in shas))
-    rows = connection.execute(sql, {"limit": MAX_POSSIBLE_COPIES}).fetchall()
-    if not rows:
-        return {}
-    copies: dict[str, list[str]] = {}
-    is_reachable = build_reachability_test(connection, reachability)
-    for sha, other in rows:
-        if is_reachable(other):
-            copies.setdefault(sha, []).append(other)
-    return copies
 
 
 def load_messages_with_issue_numbers(

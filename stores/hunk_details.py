@@ -1,14 +1,17 @@
-"""Details of hunks for display: commit, diff and touched symbols."""
+"""Details of hunks and commits for display: diffs and touched symbols; copies and reverts of commits."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import duckdb
+
+from stores.history import ReachabilityDelta, build_reachability_test
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +55,20 @@ class HunkSummary(NamedTuple):
     removed_lines: int
 
 
+class _Revert(NamedTuple):
+    """Commit that reverts others. `targets`: their shas, maybe shortened. `title`: the quoted subject of one, or ""."""
+
+    commit_sha: str
+    targets: list[str]
+    title: str
+
+    def concerns(self, shas: Iterable[str], titles: Collection[str]) -> bool:
+        """Return whether it may revert one of the commits with these shas and titles."""
+        if not self.targets:
+            return self.title in titles
+        return any(sha.startswith(target) for sha in shas for target in self.targets)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DiffCache:
     """Diffs in memory. `row_by_hunk`: index into `texts` by hunk id.
@@ -88,6 +105,32 @@ _FILES: Final = """
 SELECT commit_sha, hunk_id, file_path, added_lines, removed_lines FROM hunks
 WHERE commit_sha IN ({commits}) AND file_path <> '' ORDER BY hunk_id"""
 _SYMBOLS: Final = "SELECT hunk_id, name FROM hunk_symbols WHERE hunk_id IN ({hunks}) ORDER BY rowid"
+# A cherry-picked or rebased commit keeps its author and author date.
+_POSSIBLE_COPIES: Final = """
+SELECT original.commit_sha, other.commit_sha
+FROM commits original JOIN commits other USING (author_email, author_date)
+WHERE original.commit_sha IN ({commits}) AND other.commit_sha <> original.commit_sha
+      AND len(original.parents) < 2 AND len(other.parents) < 2
+QUALIFY row_number() OVER (PARTITION BY original.commit_sha ORDER BY other.commit_date, other.commit_sha) <= $limit
+ORDER BY other.commit_date, other.commit_sha"""
+# Maximum number of possible copies of a commit. A bot can make thousands of commits with one date, none of them a copy.
+MAX_POSSIBLE_COPIES: Final = 100
+# Messages of reverts, as git and GitHub write them, newest first.
+_SUBJECT: Final = r"regexp_extract(message, '^[^\n]*')"
+_REVERTS: Final = rf"""
+SELECT commit_sha, regexp_extract_all(message, 'This reverts commit ([0-9a-f]{{7,64}})', 1), {_SUBJECT}
+FROM commits
+WHERE contains(message, 'This reverts commit ') OR starts_with(message, 'Revert "')
+ORDER BY commit_date DESC, commit_sha"""
+_SUBJECTS: Final = f"SELECT {_SUBJECT} FROM commits WHERE commit_sha IN ({{commits}})"
+# Commits whose message starts with a title, and that are not later than a given commit, newest first.
+_EARLIER_COMMITS: Final = f"""
+SELECT commit_sha, {_SUBJECT} FROM commits
+WHERE starts_with(message, $title) AND commit_date <= (SELECT commit_date FROM commits WHERE commit_sha = $revert)
+ORDER BY commit_date DESC, commit_sha"""
+_REVERTED_TITLE: Final = re.compile(r'Revert "(.*)"')
+# Numbers of pull requests that GitHub adds to a subject.
+_PULL_REQUESTS: Final = re.compile(r"(?: \(#\d+\))+$")
 _SHORT_DIFFS: Final = "SELECT hunk_id, diff FROM hunks WHERE strlen(diff) <= {longest}"
 
 
@@ -147,6 +190,78 @@ def load_changed_files(connection: Connection, commits: Collection[str]) -> dict
     for sha, *columns in connection.execute(_FILES.format(commits=_join_shas(commits))).fetchall():
         files[sha].append(HunkSummary(*columns))
     return files
+
+
+def find_possible_copies(
+    connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta, shas: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return for each of these commits the other reachable commits with its author and author date, oldest first.
+
+    Only the oldest `MAX_POSSIBLE_COPIES` are considered. Merges and commits without a possible copy are left out.
+    """
+    if not shas:
+        return {}
+    sql = _POSSIBLE_COPIES.format(commits=", ".join(f"'{sha}'" for sha in shas))
+    rows = connection.execute(sql, {"limit": MAX_POSSIBLE_COPIES}).fetchall()
+    if not rows:
+        return {}
+    copies: dict[str, list[str]] = {}
+    is_reachable = build_reachability_test(connection, reachability)
+    for sha, other in rows:
+        if is_reachable(other):
+            copies.setdefault(sha, []).append(other)
+    return copies
+
+
+def find_reverts(
+    connection: Connection, reachability: ReachabilityDelta, shas: Sequence[str]
+) -> dict[str, str]:
+    """Return, for each of these commits that a reachable commit reverts, the newest such commit.
+
+    A revert that is itself reverted does not count. If the message of a revert names no commit, it reverts the last
+    earlier commit with the subject that it quotes.
+    """
+    rows = connection.execute(_REVERTS).fetchall() if shas else []
+    reverts = [_Revert(sha, targets, _parse_reverted_title(subject)) for sha, targets, subject in rows]
+    titles = _load_titles(connection, shas) if any(not revert.targets for revert in reverts) else set()
+    if not any(revert.concerns(shas, titles) for revert in reverts):
+        return {}
+    is_reachable = build_reachability_test(connection, reachability)
+    revert_by_target: dict[str, str] = {}  # by the sha, or the start of the sha, of the reverted commit
+    for revert in reverts:
+        if not is_reachable(revert.commit_sha) or _find_revert(revert_by_target, revert.commit_sha):
+            continue
+        targets = revert.targets
+        if not targets and (revert.title in titles or revert.title.startswith("Revert ")):
+            targets = _find_last_with_title(connection, revert)
+        for target in targets:
+            revert_by_target.setdefault(target, revert.commit_sha)
+    return {sha: other for sha in shas if (other := _find_revert(revert_by_target, sha))}
+
+
+def _find_revert(revert_by_target: Mapping[str, str], sha: str) -> str | None:
+    return next((revert for start, revert in revert_by_target.items() if sha.startswith(start)), None)
+
+
+def _load_titles(connection: Connection, shas: Collection[str]) -> set[str]:
+    rows = connection.execute(_SUBJECTS.format(commits=_join_shas(shas))).fetchall()
+    return {_remove_pull_requests(subject) for (subject,) in rows}
+
+
+def _find_last_with_title(connection: Connection, revert: _Revert) -> list[str]:
+    """Return the last commit before a revert with the title that the revert quotes; empty if there is none."""
+    parameters = {"title": revert.title, "revert": revert.commit_sha}
+    rows = connection.execute(_EARLIER_COMMITS, parameters).fetchall()
+    return [sha for sha, subject in rows if _remove_pull_requests(subject) == revert.title][:1]
+
+
+def _parse_reverted_title(subject: str) -> str:
+    match = _REVERTED_TITLE.match(subject)
+    return _remove_pull_requests(match[1]) if match else ""
+
+
+def _remove_pull_requests(subject: str) -> str:
+    return _PULL_REQUESTS.sub("", subject)
 
 
 def load_semantic_texts(connection: Connection, hunk_ids: Sequence[int]) -> list[str]:

@@ -121,8 +121,8 @@ def format_evidence(hit: PatternHit | ExplainHit | ChangeHit | TraceHit | Commit
     # References in the subject are left out, because the subject is always shown.
     subject = hit.commit_subject if isinstance(hit, ChangeHit | TraceHit) else get_subject(hit.commit_message)
     tag = hit.release.tag if hit.release else None
-    copies = () if isinstance(hit, TraceHit) else hit.also
-    description = describe_evidence(hit.references, tag, copies, subject)
+    copies, reverted_by = ((), None) if isinstance(hit, TraceHit) else (hit.also, hit.reverted_by)
+    description = describe_evidence(hit.references, tag, copies, reverted_by, subject)
     return f"  {description}" if description else ""
 
 

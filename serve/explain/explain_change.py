@@ -166,7 +166,9 @@ def _answer_from_blame(
     check_cancelled()
     hits = _build_hits(context, shas[: clamp_limit(context.request.k)], lines_by_commit)
     enrichment = reader.load_enrichment(shas, [hit.commit_sha for hit in hits])
-    evidence = EvidenceLoader(repository, context.graph_directory, reader.find_possible_copies)
+    evidence = EvidenceLoader(
+        repository, context.graph_directory, reader.find_possible_copies, reader.find_reverts
+    )
     hits = evidence.add_to(hits)
     check_cancelled()
     evolution = _trace_evolution(context, result, reader, git)

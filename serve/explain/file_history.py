@@ -19,7 +19,7 @@ from serve.explain.blame import BlamedLine
 from serve.explain.cache import BoundedCache, compute_history_key
 from serve.explain_types import RelatedCommit
 from serve.index_status import IndexStatus, build_index_hints, load_index_status
-from stores import errors, history
+from stores import errors, history, hunk_details
 from stores.connections import ReaderPools
 from stores.database import DamagedIndex, NotIndexed
 from stores.errors import LineageError, StorageError
@@ -96,7 +96,15 @@ class FileHistoryReader:
         if self.index is None:
             return {}
         with suppress(DamagedIndex, IndexBusy, StorageError), self.index.translate_errors():
-            return history.find_possible_copies(self.index.connection, self.status.reachability, shas)
+            return hunk_details.find_possible_copies(self.index.connection, self.status.reachability, shas)
+        return {}
+
+    def find_reverts(self, shas: Sequence[str]) -> Mapping[str, str]:
+        """Return the commits that revert one of these commits; an empty mapping without a readable index."""
+        if self.index is None:
+            return {}
+        with suppress(DamagedIndex, IndexBusy, StorageError), self.index.translate_errors():
+            return hunk_details.find_reverts(self.index.connection, self.status.reachability, shas)
         return {}
 
 

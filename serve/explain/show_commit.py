@@ -38,7 +38,7 @@ from serve.explain.file_history import LOCK_WAIT_SECONDS
 from serve.explain.target import MAX_FILE_BYTES, find_similar_files, list_candidate_paths
 from serve.repositories import find_index
 from serve.text import SHA_DIGITS, escape_in_sentence, format_command, format_count
-from stores import history, index_copy
+from stores import history, hunk_details, index_copy
 from stores.errors import LineageError
 
 # Maximum number of listed files of a commit. Counting the changed lines of a file reads both of its versions.
@@ -235,18 +235,23 @@ def _load_commit(repository: Repository, sha: str) -> CommitDetails:
 
 
 def _add_evidence(commit: CommitDetails, repository: Repository, home: Path | None) -> CommitDetails:
-    """Add references, release and copies of the commit. Without a readable index, there are no copies."""
+    """Add references, release, copies and revert of the commit. The last two need a readable index."""
     location = find_index(home, repository) if home else None
     loader = EvidenceLoader(repository, location.git_directory if location else None)
     candidates: Mapping[str, Sequence[str]] = {}
+    reverts: Mapping[str, str] = {}
     if location:
         with suppress(LineageError), index_copy.open_index_or_copy(location, wait=LOCK_WAIT_SECONDS) as index:
             if summary := history.load_index_summary(index.connection):
                 reachability = compute_reachability_delta(
                     repository, repository.read_head(), summary.head_commit
                 )
-                candidates = history.find_possible_copies(index.connection, reachability, [commit.commit_sha])
-    return replace(loader, find_candidates=lambda _: candidates).add_to([commit])[0]
+                shas = [commit.commit_sha]
+                candidates = hunk_details.find_possible_copies(index.connection, reachability, shas)
+                reverts = hunk_details.find_reverts(index.connection, reachability, shas)
+    return replace(loader, find_candidates=lambda _: candidates, find_reverts=lambda _: reverts).add_to(
+        [commit]
+    )[0]
 
 
 def _add_files(answer: ShowAnswer, repository: Repository) -> ShowAnswer:

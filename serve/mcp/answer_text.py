@@ -338,8 +338,8 @@ def _describe_evidence(
 ) -> str:
     """Return the evidence about a commit for the end of its line; empty without any."""
     tag = hit.release.tag if hit.release else None
-    copies = () if isinstance(hit, TraceHit) else hit.also
-    description = describe_evidence(hit.references, tag, copies, shown_message)
+    copies, reverted_by = ((), None) if isinstance(hit, TraceHit) else (hit.also, hit.reverted_by)
+    description = describe_evidence(hit.references, tag, copies, reverted_by, shown_message)
     return f" · {description}" if description else ""
 
 

@@ -49,7 +49,7 @@ from serve.repositories import locate_index
 from serve.search.query import parse_filters
 from serve.search.query_hints import RepositoryContext
 from serve.text import UNREADABLE_HINT, format_commit_count, format_count
-from stores import exact_search, history, hunk_details, index_copy
+from stores import exact_search, hunk_details, index_copy
 from stores.exact_search import BadPattern, HunkMatch, IncompleteHunk, SearchPattern
 from stores.filters import build_filter_condition
 from stores.history import build_reachability_test
@@ -126,7 +126,8 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
         hits, messages = _build_hits(
             request, connection, pattern, [*matches_by_commit[:shown_count], *last], git_matches
         )
-        possible_copies = history.find_possible_copies(connection, status.reachability, list(messages))
+        possible_copies = hunk_details.find_possible_copies(connection, status.reachability, list(messages))
+        reverts = hunk_details.find_reverts(connection, status.reachability, list(messages))
         elsewhere = None
         if request.path and not matches_by_commit:
             condition, parameters = _build_condition(
@@ -137,7 +138,9 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
             shas = {match.commit_sha for match in matches if _has_requested_sign(request, match)}
             elsewhere = sum(map(is_searched, shas))
     # An open index blocks index runs, so references and releases are read from git after the index is closed.
-    evidence_loader = replace(loader, find_candidates=lambda _: possible_copies)
+    evidence_loader = replace(
+        loader, find_candidates=lambda _: possible_copies, find_reverts=lambda _: reverts
+    )
     hits = evidence_loader.add_to(hits, messages)
     return ChangeSearchAnswer(
         hits[:shown_count],

@@ -186,13 +186,13 @@ class PatternSearcher:
                     index_holder=index.holder,
                 )
                 status = add_range(status, repository, evidence.git, connection, commit_range)
+                source = connection, status.reachability
                 evidence = replace(
                     evidence,
-                    find_candidates=partial(history.find_possible_copies, connection, status.reachability),
+                    find_candidates=partial(hunk_details.find_possible_copies, *source),
+                    find_reverts=partial(hunk_details.find_reverts, *source),
                 )
-                load_messages = partial(
-                    history.load_messages_with_issue_numbers, connection, status.reachability
-                )
+                load_messages = partial(history.load_messages_with_issue_numbers, *source)
                 context = RepositoryContext(
                     has_language=metadata.languages.__contains__,
                     has_path=partial(hunk_details.has_path, connection),

@@ -69,15 +69,20 @@ def collect_evidence(repo: Repo, home: Path, sha: str) -> list[Evidence]:
     shown = show_commit(ShowRequest(sha), repo.path, home=home)
     hits: list[PatternHit | ExplainHit | ChangeHit | CommitDetails] = [shown.commit]
     hits += [*find(repo, home, k=20).hits, *explained.hits, *searched.hits]
-    return [Evidence(hit.references, hit.release, hit.also) for hit in hits if hit.commit_sha == sha]
+    return [
+        Evidence(hit.references, hit.release, hit.also, hit.reverted_by)
+        for hit in hits
+        if hit.commit_sha == sha
+    ]
 
 
 def test_every_tool(repo: Repo, tmp_path: Path) -> None:
-    """Hits of all tools have the pull request of their merge, the references, the release and the copies."""
+    """Hits of all tools have the pull request of their merge, the references, release, copies and revert."""
     original, copy = build_copy(repo)
+    repo.git("commit", "--quiet", "--allow-empty", "--message", f"Undo it\n\nThis reverts commit {original}.")
     build_index(repo, tmp_path)
     evidence = Evidence(
-        (PULL_REQUEST, Reference("closes", "#3")), Release("1.0", "2020-01-01T16:00:00Z"), (copy,)
+        (PULL_REQUEST, Reference("closes", "#3")), Release("1.0", "2020-01-01T16:00:00Z"), (copy,), repo.head
     )
     assert collect_evidence(repo, tmp_path, original) == [evidence] * 4
 

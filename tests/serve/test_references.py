@@ -195,16 +195,18 @@ def test_description() -> None:
         Reference("trailer", "Issue: run this"),
     )
     assert (
-        describe_evidence(references, "2.3.0", ["a" * 40], "Fix #12")
-        == f"ABC-3 · first tag 2.3.0 · also {'a' * 10}"
+        describe_evidence(references, "2.3.0", ["a" * 40], "b" * 40, "Fix #12")
+        == f"ABC-3 · first tag 2.3.0 · also {'a' * 10} · reverted by {'b' * 10}"
     )
-    assert describe_evidence(references[:1], None, (), "Fix #123") == "#12"
-    assert describe_evidence((), "v1\u202e\x9b", (), "") == "first tag v1\\u202e\N{REPLACEMENT CHARACTER}"
-    assert not describe_evidence((), None, (), "")
+    assert describe_evidence(references[:1], None, (), None, "Fix #123") == "#12"
+    assert (
+        describe_evidence((), "v1\u202e\x9b", (), None, "") == "first tag v1\\u202e\N{REPLACEMENT CHARACTER}"
+    )
+    assert not describe_evidence((), None, (), None, "")
     closed = [
         Reference("closes", "#1"),
         Reference("issue", "#2"),
         Reference("closes", "#3"),
         Reference("issue", "#4"),
     ]
-    assert describe_evidence(closed, None, (), "") == "#2, closes #1, #3"
+    assert describe_evidence(closed, None, (), None, "") == "#2, closes #1, #3"

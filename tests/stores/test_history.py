@@ -75,16 +75,6 @@ def test_file_commits() -> None:
     ]
 
 
-def test_many_possible_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of thousands of commits with one author and date, only the oldest are returned."""
-    monkeypatch.setattr(history, "MAX_POSSIBLE_COPIES", 2)
-    connection = create_index([SampleHunk(number, "a") for number in range(1, 6)])
-    connection.execute("UPDATE commits SET author_email = 'bot@x', author_date = TIMESTAMP '2020-01-01'")
-    shas = [make_sha(number) for number in range(1, 6)]
-    copies = history.find_possible_copies(connection, ReachabilityDelta(), shas[3:])
-    assert {sha: len(others) for sha, others in copies.items()} == {shas[3]: 2, shas[4]: 2}
-
-
 @pytest.mark.parametrize(
     ("path", "name", "texts", "expected"),
     [

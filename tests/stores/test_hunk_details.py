@@ -1,12 +1,13 @@
-"""Hunk details, and the diff cache."""
+"""Hunk details, the diff cache, and copies and reverts of commits."""
 
 from __future__ import annotations
 
 import pytest
 
 from stores import hunk_details
+from stores.history import ReachabilityDelta
 from stores.hunk_details import list_languages, load_diff_cache, load_hunk_details
-from tests.stores.sample_index import SampleHunk, create_index
+from tests.stores.sample_index import SampleHunk, create_index, make_sha
 
 HUNKS = [
     SampleHunk(1, "a.py", symbols=["run", "stop", "run"]),
@@ -46,3 +47,49 @@ def test_diff_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hunk_details, "MAX_CACHE_BYTES", 1)
     assert load_diff_cache(connection).get([0, 1, 2]) == {}
     assert load_hunk_details(connection, [], partial_cache) == ()
+
+
+def test_many_possible_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of thousands of commits with one author and date, only the oldest are returned."""
+    monkeypatch.setattr(hunk_details, "MAX_POSSIBLE_COPIES", 2)
+    connection = create_index([SampleHunk(number, "a") for number in range(1, 6)])
+    connection.execute("UPDATE commits SET author_email = 'bot@x', author_date = TIMESTAMP '2020-01-01'")
+    shas = [make_sha(number) for number in range(1, 6)]
+    copies = hunk_details.find_possible_copies(connection, ReachabilityDelta(), shas[3:])
+    assert {sha: len(others) for sha, others in copies.items()} == {shas[3]: 2, shas[4]: 2}
+
+
+def test_reverts() -> None:
+    """A commit is reverted by the newest reachable commit that names its sha, or else its subject.
+
+    A revert that is reverted does not count. A subject means the last earlier commit that has it.
+    """
+    messages = {
+        1: "Add a limit (#7)",
+        2: "Add a limit (#9)",
+        3: 'Revert "Add a limit" (#10)',
+        4: "Add a limit",
+        5: f"Undo it\n\nThis reverts commit {make_sha(6)[:8]}.",
+        6: "Add retries",
+        7: "Retry all",
+        8: f'Revert "Retry all"\n\nThis reverts commit {make_sha(7)}.',
+        9: f'Revert "Revert "Retry all""\n\nThis reverts commit {make_sha(8)}.',
+        10: "Keep it",
+        11: 'Revert "Keep it"',
+        12: 'Revert "Revert "Keep it""',
+        13: f"This reverts commit {make_sha(4)}.",
+    }
+    connection = create_index([SampleHunk(number, "a") for number in messages])
+    connection.executemany(
+        "UPDATE commits SET message = ? WHERE commit_sha = ?",
+        [(message, make_sha(number)) for number, message in messages.items()],
+    )
+    shas = [make_sha(number) for number in messages]
+    reverts = hunk_details.find_reverts(connection, ReachabilityDelta(), shas)
+    assert {shas.index(sha) + 1: shas.index(revert) + 1 for sha, revert in reverts.items()} == {
+        2: 3, 4: 13, 6: 5, 8: 9, 11: 12,
+    }  # fmt: skip
+    delta = ReachabilityDelta(removed_commits=(make_sha(9), make_sha(13)))
+    reverts = hunk_details.find_reverts(connection, delta, [make_sha(4), make_sha(7)])
+    assert reverts == {make_sha(7): make_sha(8)}
+    assert hunk_details.find_reverts(connection, delta, []) == {}

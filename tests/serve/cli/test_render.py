@@ -271,6 +271,7 @@ def test_json_document() -> None:
         "references",
         "release",
         "also",
+        "reverted_by",
         "changelog",
     }
     all_fields = list(PatternHit.__dataclass_fields__)
@@ -284,6 +285,7 @@ def test_json_document() -> None:
         references=(Reference("issue", "#12"),),
         release=Release("1.0", HIT.commit_date),
         also=(HIT.commit_sha,),
+        reverted_by=HIT.commit_sha,
         changelog=("- Retry it",),
     )
     document = json.loads(render.to_json(FindAnswer((reranked,), META)))

@@ -42,11 +42,12 @@ def test_hit_fields(repo: Repo, home: Path) -> None:
         "references": (),
         "release": None,
         "also": (),
+        "reverted_by": None,
         "provenance": "EXACT",
     }
     assert list(ExplainHit.__dataclass_fields__) == [
         "commit_sha", "commit_message", "commit_author", "commit_date", "blame_lines", "file_path", "diff_excerpt",
-        "diff_truncated", "author_date", "references", "release", "also", "provenance",
+        "diff_truncated", "author_date", "references", "release", "also", "reverted_by", "provenance",
     ]  # fmt: skip
 
 

@@ -135,8 +135,9 @@ def test_evidence_on_the_first_line() -> None:
         ),
         "release": Release("v1\u202e", "2024-03-01T10:00:00Z"),
         "also": ("5" * 40,),
+        "reverted_by": "6" * 40,
     }
-    line = " · #12 · first tag v1\\u202e · also 5555555555"
+    line = " · #12 · first tag v1\\u202e · also 5555555555 · reverted by 6666666666"
     message = "Retry uploads (#3)"
     found = replace(PATTERN_HIT, commit_message=message, **evidence)
     explained = replace(EXPLAIN_HIT, commit_message=message, **evidence)

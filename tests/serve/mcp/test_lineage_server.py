@@ -143,7 +143,8 @@ def test_structured_content(server: MCPServer[Any]) -> None:
     assert list(find_answer["hits"][0]) == [
         field.name
         for field in fields(PatternHit)
-        if field.name not in {"author_date", "repository", "references", "release", "also", "changelog"}
+        if field.name
+        not in {"author_date", "repository", "references", "release", "also", "reverted_by", "changelog"}
     ]
     assert find_answer["_meta"]["compatibility"] == {"status": "compatible"}
     assert set(find_answer["_meta"]) == {"index_status", "hint", "compatibility", "query_profile"}

@@ -58,13 +58,15 @@ def test_hit_fields(repo: Repo, home: Path) -> None:
         "references": (),
         "release": None,
         "also": (),
+        "reverted_by": None,
         "changelog": (),
         "provenance": "INFERRED",
     }
     assert list(PatternHit.__dataclass_fields__) == [
         "commit_sha", "commit_message", "commit_author", "commit_date", "file_path", "change_kind", "diff_excerpt",
         "diff_truncated", "related_head_symbols", "similarity", "recency_weight", "combined_score", "matched", "weak",
-        "repository", "author_date", "files", "file_count", "references", "release", "also", "changelog",
+        "repository", "author_date", "files", "file_count", "references", "release", "also", "reverted_by",
+        "changelog",
         "provenance",
     ]  # fmt: skip
 
