@@ -13,13 +13,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from serve.errors import BadRequest
-
-if TYPE_CHECKING:
-    from serve.explain_types import ExplainAnswer
-    from serve.find_types import FindAnswer
 
 # Smallest and largest number of commits of `find_pattern` and `explain_change`.
 MIN_HITS: Final = 1
@@ -49,6 +45,8 @@ _OPTIONAL_FIELDS: Final = {
         "also",
         "reverted_by",
         "changelog",
+        "old_symbol",
+        "old_path",
     ),
     "explain": (
         "related_commits",
@@ -121,6 +119,28 @@ class AnswerMeta:
         return {name: drop_empty_fields(name, value) for name, value in asdict(self).items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer of a tool. Subclasses declare the types of `hits` and `meta`. `hit_type`: class of the hits."""
+
+    hits: tuple[Any, ...]
+    meta: AnswerMeta
+
+    hit_type: ClassVar[type]
+
+    def rewrite_commands(self, rewrite: Callable[[str], str]) -> Self:
+        """Return a copy with `rewrite` applied to the texts that may name commands."""
+        return replace(self, meta=self.meta.rewrite_commands(rewrite))
+
+    def to_json_dict(self, fields: Sequence[str] = ()) -> dict[str, Any]:
+        """Convert to JSON types, an object with `hits` and `meta`, without empty optional fields.
+
+        `fields`: names of the fields of hits to keep; if empty, all are kept. Raises BadRequest for an unknown name.
+        """
+        hits = [drop_empty_fields("hits", asdict(hit)) for hit in self.hits]
+        return {"hits": select_fields(hits, fields, self.hit_type), "meta": self.meta.to_json_dict()}
+
+
 def parse_line_range(lines: str | None) -> tuple[int, int]:
     """Return the first and the last line of `START:END` or of a single line number; None means all lines.
 
@@ -189,14 +209,6 @@ def is_valid_name(name: str) -> bool:
         return bool(os.fsencode(name)) and "\0" not in name
     except UnicodeEncodeError:
         return False
-
-
-def to_json_dict(answer: FindAnswer | ExplainAnswer) -> dict[str, Any]:
-    """Return an answer as a JSON object with `hits` and `meta`, without empty optional fields."""
-    return {
-        "hits": [drop_empty_fields("hits", asdict(hit)) for hit in answer.hits],
-        "meta": answer.meta.to_json_dict(),
-    }
 
 
 def select_fields(hits: list[dict[str, Any]], fields: Sequence[str], hit_type: type) -> list[dict[str, Any]]:

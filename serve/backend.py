@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pipeline.encoders.base import Encoder
     from pipeline.encoders.cross_encoder import CrossEncoder
     from serve.api_types import NamedRepository
-    from serve.daemon.process import DaemonUnavailable
     from serve.explain.explain_change import Explainer
     from serve.search.cache import CachedIndexStats
     from serve.search.find_pattern import PatternSearcher
@@ -60,10 +59,8 @@ class Backend(Protocol):
 
 def select_backend(settings: Settings, *, use_daemon: bool = True) -> Backend:
     """Return the daemon backend, or the in-process backend if the settings or `use_daemon` turn the daemon off."""
-    in_process = InProcessBackend(settings.home, settings.reranker_precision)
-    if use_daemon and settings.use_daemon:
-        return DaemonBackend(settings.home, settings.reranker_precision, in_process)
-    return in_process
+    backend_class = DaemonBackend if use_daemon and settings.use_daemon else InProcessBackend
+    return backend_class(settings.home, settings.reranker_precision)
 
 
 class InProcessBackend:
@@ -103,49 +100,44 @@ class InProcessBackend:
         return self._engine.explain(request, _make_absolute(path), cwd)
 
 
-class DaemonBackend:
-    """Backend that asks the daemon, or `fallback` if the daemon is unavailable."""
+class DaemonBackend(InProcessBackend):
+    """Backend that asks the daemon, and answers in this process if the daemon is unavailable."""
 
-    def __init__(self, home: Path, precision: Precision, fallback: InProcessBackend) -> None:
+    def __init__(self, home: Path, precision: Precision) -> None:
         from serve.daemon.client import DaemonClient
         from serve.daemon.process import DaemonPaths
 
-        self._home = home
+        super().__init__(home, precision)
         self._client = DaemonClient(DaemonPaths(home), precision)
-        self._fallback = fallback
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """See `Backend.find`."""
-        from serve.daemon.process import DaemonUnavailable
-
-        try:
-            return self._client.find(request, _make_absolute(path))
-        except DaemonUnavailable as error:
-            return _fall_back(error, self._fallback).find(request, path)
+        ask_daemon = partial(self._client.find, request, _make_absolute(path))
+        return _ask(ask_daemon, partial(super().find, request, path))
 
     def find_in_repositories(self, request: FindRequest, names: Sequence[str], cwd: Path) -> FindAnswer:
         """See `Backend.find_in_repositories`."""
-        from serve.daemon.process import DaemonUnavailable
         from serve.repositories import resolve_repositories
 
-        try:
-            return self._client.find_in_repositories(request, resolve_repositories(self._home, names, cwd))
-        except DaemonUnavailable as error:
-            return _fall_back(error, self._fallback).find_in_repositories(request, names, cwd)
+        repositories = resolve_repositories(self._home, names, cwd)
+        ask_daemon = partial(self._client.find_in_repositories, request, repositories)
+        return _ask(ask_daemon, partial(super().find_in_repositories, request, names, cwd))
 
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
         """See `Backend.explain`."""
-        from serve.daemon.process import DaemonUnavailable
-
-        try:
-            return self._client.explain(request, _make_absolute(path), cwd)
-        except DaemonUnavailable as error:
-            return _fall_back(error, self._fallback).explain(request, path, cwd)
+        ask_daemon = partial(self._client.explain, request, _make_absolute(path), cwd)
+        return _ask(ask_daemon, partial(super().explain, request, path, cwd))
 
 
-def _fall_back(error: DaemonUnavailable, fallback: InProcessBackend) -> InProcessBackend:
-    logger.warning("The daemon is unavailable, so this process answers. %s", error)
-    return fallback
+def _ask(ask_daemon: Callable[[], Answer], answer_in_process: Callable[[], Answer]) -> Answer:
+    """Return the daemon's answer, or that of this process if the daemon is unavailable."""
+    from serve.daemon.process import DaemonUnavailable
+
+    try:
+        return ask_daemon()
+    except DaemonUnavailable as error:
+        logger.warning("The daemon is unavailable, so this process answers. %s", error)
+        return answer_in_process()
 
 
 def _make_absolute(path: Path) -> Path:

@@ -5,18 +5,10 @@ Commands and servers import this module, so it imports neither the search nor th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from serve.api_types import (
-    AnswerMeta,
-    Release,
-    drop_empty_fields,
-    drop_none,
-    select_fields,
-    validate_limit,
-)
+from serve.api_types import Answer, AnswerMeta, Release, drop_empty_fields, drop_none, validate_limit
 from serve.errors import BadRequest
 from serve.references import Reference
 from serve.text import format_commit_count
@@ -157,28 +149,22 @@ class ChangeSearchMeta(AnswerMeta):
 
     search: ChangeSearchDetails
 
+    def to_json_dict(self) -> dict[str, Any]:
+        """Convert to JSON types, without empty optional fields."""
+        meta = AnswerMeta.to_json_dict(self)
+        if last := meta["search"].get("last"):
+            meta["search"]["last"] = drop_empty_fields("hits", last)
+        return meta
+
 
 @dataclass(frozen=True, slots=True)
-class ChangeSearchAnswer:
+class ChangeSearchAnswer(Answer):
     """Answer of `search_changes`."""
 
     hits: tuple[ChangeHit, ...]
     meta: ChangeSearchMeta
 
-    def rewrite_commands(self, rewrite: Callable[[str], str]) -> ChangeSearchAnswer:
-        """Return a copy with `rewrite` applied to the texts about the index."""
-        return replace(self, meta=self.meta.rewrite_commands(rewrite))
-
-    def to_json_dict(self, fields: Sequence[str] = ()) -> dict[str, Any]:
-        """Convert to JSON types, an object with `hits` and `meta`.
-
-        `fields`: names of the fields of hits to keep; if empty, all are kept. Raises BadRequest for an unknown name.
-        """
-        hits = [drop_empty_fields("hits", asdict(hit)) for hit in self.hits]
-        meta = self.meta.to_json_dict()
-        if last := meta["search"].get("last"):
-            meta["search"]["last"] = drop_empty_fields("hits", last)
-        return {"hits": select_fields(hits, fields, ChangeHit), "meta": meta}
+    hit_type = ChangeHit
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,23 +380,13 @@ class TraceMeta(AnswerMeta):
 
 
 @dataclass(frozen=True, slots=True)
-class TraceAnswer:
+class TraceAnswer(Answer):
     """Answer of `trace_symbol`."""
 
     hits: tuple[TraceHit, ...]
     meta: TraceMeta
 
-    def rewrite_commands(self, rewrite: Callable[[str], str]) -> TraceAnswer:
-        """Return a copy with `rewrite` applied to the texts about the index."""
-        return replace(self, meta=self.meta.rewrite_commands(rewrite))
-
-    def to_json_dict(self, fields: Sequence[str] = ()) -> dict[str, Any]:
-        """Convert to JSON types, an object with `hits` and `meta`.
-
-        `fields`: names of the fields of hits to keep; if empty, all are kept. Raises BadRequest for an unknown name.
-        """
-        hits = [drop_none(drop_empty_fields("hits", asdict(hit))) for hit in self.hits]
-        return {"hits": select_fields(hits, fields, TraceHit), "meta": self.meta.to_json_dict()}
+    hit_type = TraceHit
 
 
 def _is_symbol_name(text: str) -> bool:

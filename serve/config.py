@@ -74,10 +74,9 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
     )
 
 
-def get_explicit_home(environment: Mapping[str, str] | None = None) -> str | None:
+def get_explicit_home() -> str | None:
     """Return LINEAGE_HOME as an absolute path; None if unset. For the configuration of other programs."""
-    variables = os.environ if environment is None else environment
-    return str(load_settings(variables).home) if variables.get("LINEAGE_HOME") else None
+    return str(load_settings().home) if os.environ.get("LINEAGE_HOME") else None
 
 
 def make_home_absolute() -> None:
@@ -86,21 +85,19 @@ def make_home_absolute() -> None:
         os.environ["LINEAGE_HOME"] = home
 
 
-def get_explicit_maps_dir(environment: Mapping[str, str] | None = None) -> str | None:
+def get_explicit_maps_dir() -> str | None:
     """Return MINDMAP_DATA_DIR as an absolute path, like `get_explicit_home`; None if unset."""
-    variables = os.environ if environment is None else environment
-    return str(load_settings(variables).maps_dir) if variables.get("MINDMAP_DATA_DIR") else None
+    return str(load_settings().maps_dir) if os.environ.get("MINDMAP_DATA_DIR") else None
 
 
-def list_config_directories(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+def list_config_directories() -> dict[str, str]:
     """Return the user's configuration directories: `home`, `config` (XDG), `apps` (macOS) and `codex` (Codex)."""
-    variables = os.environ if environment is None else environment
     home = Path("~").expanduser()
     return {
         "home": str(home),
-        "config": variables.get("XDG_CONFIG_HOME") or str(home / ".config"),
+        "config": os.environ.get("XDG_CONFIG_HOME") or str(home / ".config"),
         "apps": str(home / "Library" / "Application Support"),
-        "codex": variables.get("CODEX_HOME") or str(home / ".codex"),
+        "codex": os.environ.get("CODEX_HOME") or str(home / ".codex"),
     }
 
 
@@ -115,10 +112,9 @@ def build_daemon_environment(home: Path) -> dict[str, str]:
     return variables | {"LINEAGE_HOME": str(home), "PATH": os.pathsep.join(filter(None, path))}
 
 
-def get_notebook_repository(environment: Mapping[str, str] | None = None) -> Path:
+def get_notebook_repository() -> Path:
     """Return the repository that notebooks analyze: LINEAGE_REPOSITORY, or the working directory."""
-    variables = os.environ if environment is None else environment
-    return Path(variables.get("LINEAGE_REPOSITORY") or ".").expanduser()
+    return Path(os.environ.get("LINEAGE_REPOSITORY") or ".").expanduser()
 
 
 def build_git_config_key() -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from serve.api_types import (
     MAX_FILTER_LENGTH,
+    Answer,
     AnswerMeta,
     Release,
     is_valid_name,
@@ -183,6 +184,18 @@ class ExplainMeta(AnswerMeta):
 
     explain: ExplainDetails
 
+    def rewrite_commands(self, rewrite: Callable[[str], str]) -> Self:
+        """Return a copy with `rewrite` applied to the texts that may name commands."""
+        details = replace(
+            self.explain,
+            limitation=self.explain.limitation and rewrite(self.explain.limitation),
+            evolution_limitation=self.explain.evolution_limitation
+            and rewrite(self.explain.evolution_limitation),
+            enrichment_limitation=self.explain.enrichment_limitation
+            and rewrite(self.explain.enrichment_limitation),
+        )
+        return replace(AnswerMeta.rewrite_commands(self, rewrite), explain=details)
+
 
 @dataclass(frozen=True, slots=True)
 class ExplainedLine:
@@ -194,7 +207,7 @@ class ExplainedLine:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainAnswer:
+class ExplainAnswer(Answer):
     """Answer of `explain_change`. Only `hits` and `meta` are part of the JSON.
 
     - `lines`: the explained lines, for terminals and excerpts.
@@ -209,17 +222,7 @@ class ExplainAnswer:
     is_transient: bool = False
     has_failed: bool = False
 
-    def rewrite_commands(self, rewrite: Callable[[str], str]) -> ExplainAnswer:
-        """Return a copy with `rewrite` applied to the texts that may name commands."""
-        meta = self.meta.rewrite_commands(rewrite)
-        details = meta.explain
-        details = replace(
-            details,
-            limitation=details.limitation and rewrite(details.limitation),
-            evolution_limitation=details.evolution_limitation and rewrite(details.evolution_limitation),
-            enrichment_limitation=details.enrichment_limitation and rewrite(details.enrichment_limitation),
-        )
-        return replace(self, meta=replace(meta, explain=details))
+    hit_type = ExplainHit
 
     @property
     def size_bytes(self) -> int:

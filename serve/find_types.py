@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from serve.api_types import (
     MAX_FILTER_LENGTH,
     MAX_QUERY_LENGTH,
+    Answer,
     AnswerMeta,
     Release,
     validate_text,
@@ -160,12 +160,10 @@ class FindMeta(AnswerMeta):
 
 
 @dataclass(frozen=True, slots=True)
-class FindAnswer:
+class FindAnswer(Answer):
     """Answer of `find_pattern`."""
 
     hits: tuple[PatternHit, ...]
     meta: FindMeta
 
-    def rewrite_commands(self, rewrite: Callable[[str], str]) -> FindAnswer:
-        """Return a copy with `rewrite` applied to the texts about the index."""
-        return replace(self, meta=self.meta.rewrite_commands(rewrite))
+    hit_type = PatternHit

@@ -5,16 +5,15 @@ Commands and servers import this module, so it imports neither the search nor th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from serve.api_types import (
     MAX_FILTER_LENGTH,
+    Answer,
     AnswerMeta,
     drop_none,
     is_valid_name,
-    select_fields,
     validate_length,
     validate_limit,
 )
@@ -168,27 +167,22 @@ class RelatedMeta(AnswerMeta):
 
     related: RelatedDetails
 
+    def to_json_dict(self) -> dict[str, Any]:
+        """Convert to JSON types, without empty optional fields."""
+        meta = AnswerMeta.to_json_dict(self)
+        if hot_spots := meta["related"].get("hot_spots"):
+            meta["related"]["hot_spots"] = tuple(map(drop_none, hot_spots))
+        return meta
+
 
 @dataclass(frozen=True, slots=True)
-class RelatedAnswer:
+class RelatedAnswer(Answer):
     """Answer of `find_related_files`."""
 
     hits: tuple[RelatedFile, ...]
     meta: RelatedMeta
 
-    def rewrite_commands(self, rewrite: Callable[[str], str]) -> RelatedAnswer:
-        """Return a copy with `rewrite` applied to the texts about the index."""
-        return replace(self, meta=self.meta.rewrite_commands(rewrite))
-
-    def to_json_dict(self, fields: Sequence[str] = ()) -> dict[str, Any]:
-        """Convert to JSON types, an object with `hits` and `meta`.
-
-        `fields`: names of the fields of hits to keep; if empty, all are kept. Raises BadRequest for an unknown name.
-        """
-        meta = self.meta.to_json_dict()
-        if hot_spots := meta["related"].get("hot_spots"):
-            meta["related"]["hot_spots"] = tuple(map(drop_none, hot_spots))
-        return {"hits": select_fields([asdict(hit) for hit in self.hits], fields, RelatedFile), "meta": meta}
+    hit_type = RelatedFile
 
     def reduce(self) -> RelatedAnswer:
         """Return a copy with at most `COMPACT_ITEMS` files, owners, recent authors and hot spots."""

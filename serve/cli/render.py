@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from serve import excerpts, text
-from serve.api_types import NamedRepository, format_rfc3339, select_fields, to_json_dict
+from serve.api_types import NamedRepository, format_rfc3339
 from serve.cli.terminal import format_json
 from serve.commit_types import ChangeHit, CommitDetails, TraceHit
 from serve.excerpts import get_subject
@@ -76,9 +76,7 @@ def to_json(
 
     `fields`: the fields of hits to keep; all if empty. Raises BadRequest for an unknown field.
     """
-    result = to_json_dict(answer)
-    hit_type = PatternHit if isinstance(answer, FindAnswer) else ExplainHit
-    result["hits"] = select_fields(result["hits"], fields, hit_type)
+    result = answer.to_json_dict(fields)
     meta = answer.meta
     if meta.compatibility.status == "compatible" or meta.index_status.last_indexed_commit is None:
         del result["meta"]["compatibility"]

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 from mcp_types import CallToolResult
 
 from pipeline.interrupts import check_cancelled
-from serve.api_types import to_json_dict
 from serve.errors import BadRequest
 from serve.excerpts import Detail, limit_tokens, parse_content_words, reduce_find_answer
 from serve.find_types import FindAnswer, FindRequest
@@ -168,7 +167,7 @@ def build_find_result(
             words = parse_content_words(query) if detail is Detail.NORMAL else ()
             answer = reduce_find_answer(answer, detail, words)
             answer = limit_tokens(answer, max_answer_tokens, format_find_answer)
-            contents.append(build_content(to_json_dict(answer)))
+            contents.append(build_content(answer.to_json_dict()))
         else:
             contents.append({"error": describe_error(answer)})
         shortened.append(answer)

@@ -20,7 +20,6 @@ from mcp_types import CallToolResult, TextContent
 from pydantic import Field
 
 from serve import config, process
-from serve.api_types import to_json_dict
 from serve.backend import Backend, select_backend
 from serve.commit_types import DEFAULT_CHANGES, ChangeSearchRequest, ShowRequest, TraceRequest
 from serve.errors import BadRequest
@@ -380,7 +379,7 @@ def _explain_lines(
     answer = backend.explain(request, path).rewrite_commands(add_path_to_commands)
     answer = reduce_explain_answer(answer, detail)
     answer = limit_tokens(answer, max_tokens, format_explain_answer)
-    result = build_call_result(format_explain_answer(answer), build_content(to_json_dict(answer)))
+    result = build_call_result(format_explain_answer(answer), build_content(answer.to_json_dict()))
     return result.model_copy(update={"is_error": answer.has_failed})
 
 

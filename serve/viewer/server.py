@@ -27,7 +27,6 @@ from mindmap.git_sync import WorkspaceSync
 from mindmap.questions import add_comment, answer_question
 from pipeline.git import git_cli
 from serve import config, server_common
-from serve.api_types import to_json_dict
 from serve.backend import Backend
 from serve.errors import BadRequest
 from serve.repositories import open_git
@@ -325,7 +324,7 @@ class LineageHandler(SameOriginHandler):
         )
         document = await self.viewer.threads.run_quick(self.viewer.documents.store.read, mindmap_id)
         answer = await self.viewer.threads.run_slow(lookup.explain, document, self.viewer.backend)
-        await self.send(msgspec.json.encode(to_json_dict(answer)))
+        await self.send(msgspec.json.encode(answer.to_json_dict()))
 
     head = get
 

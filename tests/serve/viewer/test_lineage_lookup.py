@@ -16,7 +16,6 @@ from mindmap.document import FileTouch, Mindmap, Node
 from mindmap.file_touches import TouchInput, attach_to_target
 from mindmap.map_store import MapStore
 from mindmap.nodes import create_mindmap
-from serve.api_types import to_json_dict
 from serve.backend import InProcessBackend
 from serve.explain_types import ExplainAnswer, ExplainRequest
 from serve.find_types import FindAnswer
@@ -190,7 +189,7 @@ def test_blocked_lineage(tmp_path: Path, maps: MapStore, repo: Repo, monkeypatch
 
 def to_json(answer: ExplainAnswer) -> object:
     """Return the answer as parsed JSON."""
-    return json.loads(json.dumps(to_json_dict(answer)))
+    return json.loads(json.dumps(answer.to_json_dict()))
 
 
 def build_commit_url(document: Mindmap, sha: str, path: str = "") -> str:
