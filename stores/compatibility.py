@@ -64,6 +64,11 @@ class ComponentVersions:
     words_version: str | None = None  # of term splitting
     embed_cache: str | None = None
 
+    def get(self, name: str) -> str | None:
+        """Return the version of the component `name`; None if it is not recorded."""
+        version: str | None = getattr(self, name)
+        return version
+
 
 COMPONENT_NAMES: Final = tuple(component.name for component in fields(ComponentVersions))
 
@@ -226,12 +231,6 @@ def get_component_parts(component: str) -> tuple[str, ...]:
     return (_PART_BY_COMPONENT[component],) if component in _PART_BY_COMPONENT else (HISTORY_PART, HEAD_PART)
 
 
-def get_component_version(components: ComponentVersions, name: str) -> str | None:
-    """Return the version of the component `name`; None if it is not recorded."""
-    value: str | None = getattr(components, name)
-    return value
-
-
 def load_recorded_versions(connection: duckdb.DuckDBPyConnection) -> RecordedVersions:
     """Read the component versions recorded in the index."""
     # `writer`: version that the newest run writes with. `version`: version that the newest finished run confirmed.
@@ -255,11 +254,9 @@ def _confirm_version(recorded: RecordedVersions, current: ComponentVersions, nam
     if any(row.version is None for row in rows):
         return None
     outdated_versions = [
-        row.version
-        for row in rows
-        if not _is_equivalent(name, row.version, get_component_version(current, name))
+        row.version for row in rows if not _is_equivalent(name, row.version, current.get(name))
     ]
-    return outdated_versions[0] if outdated_versions else get_component_version(current, name)
+    return outdated_versions[0] if outdated_versions else current.get(name)
 
 
 def _find_outdated_versions(
@@ -272,8 +269,8 @@ def _find_outdated_versions(
     rows = recorded.select_row_versions(name)
     versions = [row.version for row in rows]
     if name in COMPONENTS_WITHOUT_ROWS or rows:
-        versions.append(get_component_version(recorded.confirmed, name))
-    current_version = get_component_version(current, name)
+        versions.append(recorded.confirmed.get(name))
+    current_version = current.get(name)
     return tuple(
         dict.fromkeys(
             version
@@ -286,7 +283,7 @@ def _find_outdated_versions(
 def _is_missing(recorded: RecordedVersions, name: str) -> bool:
     """Return whether the component has no confirmed version, or wrote a row with an unknown version."""
     has_unknown_version = any(row.version is None for row in recorded.select_row_versions(name))
-    return has_unknown_version or get_component_version(recorded.confirmed, name) is None
+    return has_unknown_version or recorded.confirmed.get(name) is None
 
 
 def _choose_unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -> str:
@@ -301,7 +298,7 @@ def _choose_unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -
 
 def _has_outdated_history(recorded: RecordedVersions, current: ComponentVersions, name: str) -> bool:
     """Return whether a row of the history has another version of the component than the current one."""
-    current_version = get_component_version(current, name)
+    current_version = current.get(name)
     return any(
         row.part == HISTORY_PART and not _is_equivalent(name, row.version, current_version)
         for row in recorded.select_row_versions(name)
@@ -319,6 +316,6 @@ def _is_equivalent(name: str, recorded_version: str | None, current_version: str
 
 def _describe_differences(outdated_by_name: dict[str, tuple[str, ...]], current: ComponentVersions) -> str:
     return ", ".join(
-        f"{name} {' and '.join(versions)}, now {get_component_version(current, name)}"
+        f"{name} {' and '.join(versions)}, now {current.get(name)}"
         for name, versions in outdated_by_name.items()
     )

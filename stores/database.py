@@ -9,7 +9,7 @@ file.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -184,6 +184,17 @@ def open_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnect
 def fetch_int(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
     """Return the single integer that the statement selects."""
     return int(connection.execute(sql).fetchall()[0][0])
+
+
+def format_literals(values: Iterable[str | int]) -> str:
+    """Return the values as a list of SQL literals for `IN`; `NULL`, which matches nothing, for no values.
+
+    With bound parameters DuckDB could not skip row groups of other values, and binding takes 0.1 ms for each value.
+    """
+    literals = (
+        "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value) for value in values
+    )
+    return ", ".join(literals) or "NULL"
 
 
 @contextmanager

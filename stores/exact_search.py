@@ -12,6 +12,7 @@ from typing import Any, Final
 import duckdb
 import re2
 
+from stores.database import format_literals
 from stores.errors import LineageError
 from stores.filters import CommitRange
 from stores.history import OLD_PATH_BYTES
@@ -193,8 +194,7 @@ def build_range_condition(commit_range: CommitRange | None) -> str:
     """
     if commit_range is None or len(commit_range.commits) > MAX_LITERAL_COMMITS:
         return "TRUE"
-    literals = ", ".join(f"'{sha}'" for sha in sorted(commit_range.commits))
-    return f"commit_sha IN ({literals})" if literals else "FALSE"
+    return f"commit_sha IN ({format_literals(sorted(commit_range.commits))})"
 
 
 def find_matching_hunks(
@@ -290,7 +290,6 @@ WHERE removed_lines > 0 AND epoch(commit_date) <= $last_date
   AND coalesce(old_path, file_path) IN (SELECT unnest($paths))
 ORDER BY date DESC, hunk_id DESC"""
 
-# Term ids are literals, because with bound parameters DuckDB cannot skip the postings of other terms.
 _TERM_IDS: Final = "SELECT term, term_id FROM terms WHERE term IN ({terms})"
 _HUNKS_WITH_TERMS: Final = """
 SELECT hunk_id FROM hunk_postings WHERE term_id IN ({term_ids}) GROUP BY hunk_id HAVING count(*) = {count}
@@ -361,25 +360,21 @@ def find_changes_with_terms(
     those with the smallest hunk ids are considered, which are the oldest in a linear history.
     """
     terms = frozenset().union(*searches)
-    literals = ", ".join("'" + term.replace("'", "''") + "'" for term in terms)
-    sql = _TERM_IDS.format(terms=literals or "NULL")
+    sql = _TERM_IDS.format(terms=format_literals(terms))
     term_ids: dict[str, int] = dict(connection.execute(sql).fetchall()) if terms else {}
     if not term_ids:
         return [[] for _ in searches]
     hunk_ids_by_search: list[set[int]] = []
     for search in searches:
         search_ids = [term_ids[term] for term in search] if search <= term_ids.keys() else []
-        sql = _HUNKS_WITH_TERMS.format(term_ids=_format_ids(search_ids), count=len(search_ids), limit=limit)
+        sql = _HUNKS_WITH_TERMS.format(
+            term_ids=format_literals(search_ids), count=len(search_ids), limit=limit
+        )
         hunk_ids_by_search.append({hunk_id for (hunk_id,) in connection.execute(sql).fetchall()})
-    sql = _CHANGES.format(columns=_COLUMNS, hunk_ids=_format_ids(set().union(*hunk_ids_by_search)))
+    sql = _CHANGES.format(columns=_COLUMNS, hunk_ids=format_literals(set().union(*hunk_ids_by_search)))
     changes = [LineChange(*row) for row in connection.execute(sql).fetchall()]
     reachable = [change for change in changes if is_reachable(change.commit_sha)]
     return [
         [change for change in reachable if change.hunk_id in search_hunks]
         for search_hunks in hunk_ids_by_search
     ]
-
-
-def _format_ids(ids: Collection[int]) -> str:
-    """Return the ids as a list for SQL's `IN`; `NULL`, which matches nothing, for no ids."""
-    return ", ".join(map(str, ids)) or "NULL"

@@ -15,6 +15,7 @@ import duckdb
 import polars as pl
 
 from stores import index_copy, schema
+from stores.database import format_literals
 from stores.index_copy import OpenIndex
 from stores.index_location import IndexLocation
 
@@ -138,8 +139,7 @@ def read_history(connection: duckdb.DuckDBPyConnection, is_reachable: Callable[[
 
 def read_symbols(connection: duckdb.DuckDBPyConnection, hunk_ids: Collection[int]) -> pl.DataFrame:
     """Read the symbols that these hunks touched."""
-    hunks = ", ".join(map(str, hunk_ids)) or "NULL"
-    return _read_frame(connection, _HUNK_SYMBOLS_SQL.format(hunks=hunks))
+    return _read_frame(connection, _HUNK_SYMBOLS_SQL.format(hunks=format_literals(hunk_ids)))
 
 
 def read_symbol_lines(connection: duckdb.DuckDBPyConnection, path: str) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from typing import Final
 
 import duckdb
 
-from stores.database import fetch_int
+from stores.database import fetch_int, format_literals
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +251,7 @@ def load_file_commits(
     connection: duckdb.DuckDBPyConnection, hunk_ids: Sequence[int]
 ) -> tuple[FileCommit, ...]:
     """Return the commit of each of these hunks, in their order."""
-    # Ids are literals: with bound parameters DuckDB cannot skip row groups of other hunks.
-    id_list = ", ".join(map(str, hunk_ids))
-    rows = connection.execute(_FILE_COMMITS.format(hunks=id_list)).fetchall() if id_list else []
+    rows = connection.execute(_FILE_COMMITS.format(hunks=format_literals(hunk_ids))).fetchall()
     commit_by_hunk = {hunk_id: FileCommit(*columns) for hunk_id, *columns in rows}
     return tuple(commit_by_hunk[hunk_id] for hunk_id in hunk_ids)
 
@@ -373,7 +371,7 @@ def load_symbol_touches(
     hunk_ids = [hunk_id for (hunk_id,) in connection.execute(_HUNKS_OF_NAME, {"name": name}).fetchall()]
     if not hunk_ids:
         return []
-    sql = _TOUCHES.format(hunks=", ".join(map(str, hunk_ids)), old_path_bytes=OLD_PATH_BYTES)
+    sql = _TOUCHES.format(hunks=format_literals(hunk_ids), old_path_bytes=OLD_PATH_BYTES)
     patterns = {
         language: _build_line_pattern(name, prefix) for language, prefix in _DEFINITION_PREFIXES.items()
     }
@@ -385,8 +383,8 @@ def load_renames_and_merges(
     connection: duckdb.DuckDBPyConnection, name: str, is_reachable: Callable[[str], bool]
 ) -> list[SymbolTouch]:
     """Return the reachable renames of files, and merges that change lines with the name, parents before children."""
-    hunk_ids = [str(hunk_id) for (hunk_id,) in connection.execute(_MERGE_HUNKS).fetchall()]
-    sql = _RENAMES_AND_MERGES.format(merges=", ".join(hunk_ids) or "NULL", old_path_bytes=OLD_PATH_BYTES)
+    hunk_ids = [hunk_id for (hunk_id,) in connection.execute(_MERGE_HUNKS).fetchall()]
+    sql = _RENAMES_AND_MERGES.format(merges=format_literals(hunk_ids), old_path_bytes=OLD_PATH_BYTES)
     parameters = {"line": _build_line_pattern(name, "")}
     touches = (SymbolTouch(*row) for row in connection.execute(sql, parameters).fetchall())
     return [touch for touch in touches if is_reachable(touch.commit_sha)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import duckdb
 
+from stores.database import format_literals
 from stores.history import ReachabilityDelta, build_reachability_test
 
 if TYPE_CHECKING:
@@ -94,7 +95,6 @@ class DiffCache:
         }
 
 
-# Ids are SQL literals, because with a list as a bound parameter DuckDB cannot skip row groups.
 _HUNKS: Final = """
 SELECT hunk_id, commit_sha, file_path, change_kind, diff_truncated FROM hunks WHERE hunk_id IN ({hunks})"""
 _DIFFS: Final = "SELECT hunk_id, diff FROM hunks WHERE hunk_id IN ({hunks})"
@@ -145,7 +145,7 @@ def load_hunk_details(
         return ()
     columns_by_hunk = {
         hunk_id: columns
-        for hunk_id, *columns in connection.execute(_HUNKS.format(hunks=_join_ids(hunk_ids))).fetchall()
+        for hunk_id, *columns in connection.execute(_HUNKS.format(hunks=format_literals(hunk_ids))).fetchall()
     }
     commits = _load_commits(connection, {sha for sha, *_ in columns_by_hunk.values()})
     diffs = _load_diffs(connection, hunk_ids, diff_cache)
@@ -187,7 +187,7 @@ def load_changed_files(connection: Connection, commits: Collection[str]) -> dict
     files: dict[str, list[HunkSummary]] = defaultdict(list)
     if not commits:
         return files
-    for sha, *columns in connection.execute(_FILES.format(commits=_join_shas(commits))).fetchall():
+    for sha, *columns in connection.execute(_FILES.format(commits=format_literals(commits))).fetchall():
         files[sha].append(HunkSummary(*columns))
     return files
 
@@ -201,7 +201,7 @@ def find_possible_copies(
     """
     if not shas:
         return {}
-    sql = _POSSIBLE_COPIES.format(commits=", ".join(f"'{sha}'" for sha in shas))
+    sql = _POSSIBLE_COPIES.format(commits=format_literals(shas))
     rows = connection.execute(sql, {"limit": MAX_POSSIBLE_COPIES}).fetchall()
     if not rows:
         return {}
@@ -244,7 +244,7 @@ def _find_revert(revert_by_target: Mapping[str, str], sha: str) -> str | None:
 
 
 def _load_titles(connection: Connection, shas: Collection[str]) -> set[str]:
-    rows = connection.execute(_SUBJECTS.format(commits=_join_shas(shas))).fetchall()
+    rows = connection.execute(_SUBJECTS.format(commits=format_literals(shas))).fetchall()
     return {_remove_pull_requests(subject) for (subject,) in rows}
 
 
@@ -268,7 +268,7 @@ def load_semantic_texts(connection: Connection, hunk_ids: Sequence[int]) -> list
     """Return the semantic texts of these hunks, which must all exist, in the given order."""
     if not hunk_ids:
         return []
-    sql = f"SELECT hunk_id, semantic_text FROM hunks WHERE hunk_id IN ({_join_ids(hunk_ids)})"
+    sql = f"SELECT hunk_id, semantic_text FROM hunks WHERE hunk_id IN ({format_literals(hunk_ids)})"
     text_by_hunk: dict[int, str] = dict(connection.execute(sql).fetchall())
     return [text_by_hunk[hunk_id] for hunk_id in hunk_ids]
 
@@ -316,7 +316,7 @@ def _load_diffs(
     diffs = diff_cache.get(hunk_ids) if diff_cache else {}
     missing = [hunk_id for hunk_id in hunk_ids if hunk_id not in diffs]
     if missing:
-        diffs |= dict(connection.execute(_DIFFS.format(hunks=_join_ids(missing))).fetchall())
+        diffs |= dict(connection.execute(_DIFFS.format(hunks=format_literals(missing))).fetchall())
     return diffs
 
 
@@ -326,21 +326,13 @@ def _load_commits(
     """Return message, author, author date and commit date of each commit, by sha."""
     return {
         sha: tuple(columns)
-        for sha, *columns in connection.execute(_COMMITS.format(commits=_join_shas(shas))).fetchall()
+        for sha, *columns in connection.execute(_COMMITS.format(commits=format_literals(shas))).fetchall()
     }
 
 
 def _load_symbols(connection: Connection, hunk_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the distinct names of the symbols that each hunk touched, by hunk id."""
     names: dict[int, dict[str, None]] = defaultdict(dict)
-    for hunk_id, name in connection.execute(_SYMBOLS.format(hunks=_join_ids(hunk_ids))).fetchall():
+    for hunk_id, name in connection.execute(_SYMBOLS.format(hunks=format_literals(hunk_ids))).fetchall():
         names[hunk_id][name] = None
     return {hunk_id: tuple(names[hunk_id]) for hunk_id in hunk_ids}
-
-
-def _join_shas(shas: Iterable[str]) -> str:
-    return ", ".join(f"'{sha}'" for sha in shas)
-
-
-def _join_ids(hunk_ids: Sequence[int]) -> str:
-    return ", ".join(map(str, hunk_ids))

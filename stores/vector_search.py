@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from stores import schema
 from stores.compatibility import EMBEDDING_DIMENSION
-from stores.database import fetch_int
+from stores.database import fetch_int, format_literals
 from stores.duckdb_engine import MissingExtension, load_extensions, make_files_private
 from stores.history import ReachabilityDelta
 from stores.index_location import DATABASE_FILE
@@ -228,9 +228,7 @@ def load_all_messages(connection: duckdb.DuckDBPyConnection) -> CommitMessages |
 
 def load_messages(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -> CommitMessages:
     """Load the messages of these commits."""
-    # The shas are SQL literals, because with a list as a bound parameter DuckDB cannot skip row groups.
-    sha_literals = ", ".join(f"'{sha}'" for sha in shas) or "NULL"
-    return _read_messages(connection, f" WHERE commit_sha IN ({sha_literals})")
+    return _read_messages(connection, f" WHERE commit_sha IN ({format_literals(shas)})")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

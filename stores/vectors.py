@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from stores import schema
 from stores.compatibility import EMBEDDING_DIMENSION
-from stores.database import register_tables
+from stores.database import format_literals, register_tables
 from stores.duckdb_engine import READER_THREADS
 from stores.snapshot import Floats, Ints
 
@@ -301,7 +301,6 @@ def load_pending_texts(
     is_message = pending.column("hunk_id").is_null()
     with register_tables(connection, pending=pending.filter(is_message)):
         messages = connection.execute(_MESSAGES).fetchall()
-    # Ids are literals, because with bound parameters DuckDB cannot skip row groups of other hunks.
-    id_list = ", ".join(map(str, pending.column("hunk_id").drop_null().to_pylist()))
-    rows = connection.execute(_HUNK_TEXTS.format(hunks=id_list)).fetchall() if id_list else []
+    hunk_ids = format_literals(pending.column("hunk_id").drop_null().to_pylist())
+    rows = connection.execute(_HUNK_TEXTS.format(hunks=hunk_ids)).fetchall()
     return [*(PendingMessage(*row) for row in messages), *(PendingHunk(*row) for row in rows)]

@@ -204,9 +204,7 @@ def record_run_start(
         connection.execute("CREATE OR REPLACE TEMP TABLE metadata_before AS FROM metadata")
         connection.execute("DELETE FROM metadata")
         for name in compatibility.COMPONENT_NAMES:
-            connection.execute(
-                _INSERT_WRITER, [name, compatibility.get_component_version(components, name), name]
-            )
+            connection.execute(_INSERT_WRITER, [name, components.get(name), name])
 
 
 def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> float:
@@ -313,7 +311,7 @@ def record_run_end(
         row_versions = compatibility.load_recorded_versions(connection).row_versions
         confirmed_versions = compatibility.confirm_versions(row_versions, components)
         for name in compatibility.COMPONENT_NAMES:
-            version = compatibility.get_component_version(confirmed_versions, name)
+            version = confirmed_versions.get(name)
             connection.execute("UPDATE metadata SET version = ? WHERE component = ?", [version, name])
         connection.execute(
             "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?", [head, _get_current_time()]

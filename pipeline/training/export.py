@@ -141,24 +141,6 @@ def to_file_tensors(
     return {name: np.asarray(value).astype(np.float16) for name, value in tensors.items()}
 
 
-def to_network_tensors(
-    file_tensors: Mapping[str, npt.NDArray[np.generic]],
-) -> dict[str, npt.NDArray[np.float32]]:
-    """Return the tensors of a cross-encoder file under their names in the network: the inverse of `to_file_tensors`."""
-    tensors = {name: file_tensors[name] for name in UNCHANGED_NAMES}
-    for part in ("weight", "bias"):
-        tensors |= {
-            f"{network_name}.{part}": file_tensors[f"{file_name}.{part}"]
-            for network_name, file_name in OTHER_MODULES.items()
-        }
-        for layer in range(int(file_tensors["layers"])):
-            for network_name, file_name in LAYER_MODULES.items():
-                tensors[f"layers.{layer}.{network_name}.{part}"] = file_tensors[
-                    f"layer.{layer}.{file_name}.{part}"
-                ]
-    return {name: value.astype(np.float32) for name, value in tensors.items()}
-
-
 def export_cross_encoder(arguments: argparse.Namespace) -> None:
     """Export a checkpoint of the cross-encoder, as 16-bit floats."""
     import torch

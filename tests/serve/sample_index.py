@@ -116,7 +116,7 @@ def build_index(
             connection, Batch(covered_commits=extracted_rows.shas, vectors=vectors, watermark=head, **rows)
         )
         for name in compatibility.COMPONENT_NAMES:
-            version = compatibility.get_component_version(versions, name)
+            version = versions.get(name)
             connection.execute("UPDATE metadata SET version = ? WHERE component = ?", [version, name])
     if is_new and not rules.has_attributes:
         _built_indexes[key] = _read_files(location)

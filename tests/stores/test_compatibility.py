@@ -24,7 +24,7 @@ from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, mak
 def build_row_versions(components: ComponentVersions, *parts: str) -> frozenset[RowVersion]:
     """Return the recorded versions of rows that these components wrote, in these parts or both."""
     return frozenset(
-        RowVersion(part, name, compatibility.get_component_version(components, name))
+        RowVersion(part, name, components.get(name))
         for name in compatibility.COMPONENT_NAMES
         for part in set(compatibility.get_component_parts(name)) & set(parts or (HISTORY_PART, HEAD_PART))
     )

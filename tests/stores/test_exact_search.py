@@ -71,7 +71,7 @@ def test_submodule_lines(text: str, is_possible: bool) -> None:
     ("shas", "condition"),
     [
         (None, "TRUE"),
-        ([], "FALSE"),
+        ([], "commit_sha IN (NULL)"),
         (["b", "a"], "commit_sha IN ('a', 'b')"),
         (map(str, range(MAX_LITERAL_COMMITS + 1)), "TRUE"),
     ],

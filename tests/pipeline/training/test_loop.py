@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from pipeline.training.list_training import TrainingArgumentParser, train_with_checkpoints
+from pipeline.training.list_training import Clock, TrainingArgumentParser, train_with_checkpoints
 
 
-@dataclass
-class Steps:
+class Steps(Clock):
     """Training steps that also serve as their clock."""
 
-    step_count: int
-    done_count: int = 0
+    def __init__(self, step_count: int) -> None:
+        super().__init__(0)
+        self.step_count = step_count
+        self.done_count = 0
 
     @property
     def elapsed_share(self) -> float:
