@@ -22,7 +22,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -342,7 +342,7 @@ def open_session(
     }
     body = json.dumps(call).encode()
     for _ in range(MAX_ATTEMPTS):
-        response = _post(paths, MCP_TARGET, build_identity_headers(), body)
+        response = send_request(paths, MCP_TARGET, build_identity_headers(), body)
         if response is None:
             start_daemon(paths)
             continue
@@ -351,7 +351,7 @@ def open_session(
         response.connection.close()
         if response.status == STATUS_OTHER_BUILD:
             stop_headers = {BUILD_HEADER: response.content.decode("ascii", "replace")}
-            if stop_response := _post(paths, STOP_TARGET, stop_headers, b""):
+            if stop_response := send_request(paths, STOP_TARGET, stop_headers, b""):
                 stop_response.connection.close()
         elif response.status == STATUS_STOPPING:
             time.sleep(STOPPING_RETRY_SECONDS)
@@ -361,7 +361,7 @@ def open_session(
 
 
 @dataclass(frozen=True, slots=True)
-class _Response:
+class Response:
     """Response of the daemon, and its open connection. `status`: NO_STATUS if the daemon ended before it responded."""
 
     connection: socket.socket
@@ -369,8 +369,20 @@ class _Response:
     content: bytes
 
 
-def _post(paths: DaemonPaths, target: str, headers: dict[str, str], body: bytes) -> _Response | None:
-    """Send a POST request and return the response, or None if no daemon is running. Raises DaemonUnavailable."""
+def send_request(
+    paths: DaemonPaths,
+    target: str,
+    headers: dict[str, str],
+    body: bytes | None,
+    *,
+    timeout_seconds: float = ACCEPT_TIMEOUT_SECONDS,
+    on_wait: Callable[[socket.socket], None] = lambda _: None,
+) -> Response | None:
+    """Send a POST request, or GET without a body. Return the response, or None if no daemon is running.
+
+    `on_wait`: called with the connection about every second of the wait. Raises DaemonUnavailable after
+    `timeout_seconds`, if the daemon is suspended, or if another program responds.
+    """
     try:
         connection = connect(paths)
     except (FileNotFoundError, NotADirectoryError, ConnectionError):
@@ -378,36 +390,56 @@ def _post(paths: DaemonPaths, target: str, headers: dict[str, str], body: bytes)
     except OSError as error:
         reason = errors.from_os_error(error) or error
         raise DaemonUnavailable(f"Cannot connect to the daemon: {reason}") from error
-    headers = {"Host": "localhost", "Content-Length": str(len(body)), **headers}
-    lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    headers = {"Host": "localhost", "Content-Length": str(len(body or b"")), **headers}
+    method = "GET" if body is None else "POST"
+    lines = [
+        f"{method} {target} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in headers.items()),
+        "",
+        "",
+    ]
     try:
-        connection.sendall("\r\n".join(lines).encode() + body)
-        return _read_response(connection, paths)
+        connection.settimeout(timeout_seconds)
+        connection.sendall("\r\n".join(lines).encode() + (body or b""))
+        response = _read_response(connection, paths, timeout_seconds, on_wait)
+        connection.settimeout(None)
+        return response
+    except TimeoutError as error:
+        connection.close()
+        raise DaemonUnavailable(
+            f"The daemon did not answer within {timeout_seconds:g} s.",
+            hint=f"Run `lineage daemon stop`. If that fails too, delete {paths.socket}.",
+        ) from error
     except ConnectionError:
-        return _Response(connection, NO_STATUS, b"")
+        return Response(connection, NO_STATUS, b"")
     except BaseException:
         connection.close()
         raise
 
 
-def _read_response(connection: socket.socket, paths: DaemonPaths) -> _Response:
-    """Read a response.
-
-    Raises DaemonUnavailable after ACCEPT_TIMEOUT_SECONDS, if the daemon is suspended, or if another program responds.
-    """
+def _read_response(
+    connection: socket.socket,
+    paths: DaemonPaths,
+    timeout_seconds: float,
+    on_wait: Callable[[socket.socket], None],
+) -> Response:
+    """Read a response. Raises TimeoutError, and DaemonUnavailable as `send_request` does."""
     pid = read_peer_pid(connection)
-    deadline = time.monotonic() + ACCEPT_TIMEOUT_SECONDS
+    deadline = time.monotonic() + timeout_seconds
     data = b""
-    while True:
-        can_read = bool(select.select([connection], [], [], SUSPENDED_POLL_SECONDS)[0])
-        is_suspended = not can_read and pid is not None and locks.is_process_suspended(pid)
-        if is_suspended or time.monotonic() > deadline:
-            raise DaemonUnavailable("The daemon does not respond.")
-        if not can_read:
+    while (remaining_seconds := deadline - time.monotonic()) > 0:
+        poll_seconds = min(SUSPENDED_POLL_SECONDS, remaining_seconds)
+        if not select.select([connection], [], [], poll_seconds)[0]:
+            if pid is not None and locks.is_process_suspended(pid):
+                raise DaemonUnavailable(
+                    f"The daemon (process {pid}) is suspended.",
+                    hint=f"Continue it with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`.",
+                )
+            on_wait(connection)
             continue
         received = connection.recv(READ_BYTES)
         if not received:
-            return _Response(connection, NO_STATUS, b"")
+            return Response(connection, NO_STATUS, b"")
         data += received
         try:
             response = _parse_response(data)
@@ -417,7 +449,8 @@ def _read_response(connection: socket.socket, paths: DaemonPaths) -> _Response:
                 hint="End the program that listens there, and delete the file.",
             ) from error
         if response:
-            return _Response(connection, *response)
+            return Response(connection, *response)
+    raise TimeoutError
 
 
 def _parse_response(data: bytes) -> tuple[int, bytes] | None:
