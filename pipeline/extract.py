@@ -15,7 +15,7 @@ from pipeline.file_classification import detect_language
 from pipeline.git.repository import Commit, Repository, UnreadableObject, open_repository
 from pipeline.hunks import Hunk, build_message_hunk, extract_hunks
 from pipeline.profile import Profile
-from pipeline.syntax.symbols import TouchedSymbol, TouchedSymbolFinder
+from pipeline.syntax.touched_symbols import TouchedSymbol, TouchedSymbolFinder
 from pipeline.text import build_diff_text, build_full_text, build_semantic_text, compute_digest, count_terms
 from stores import schema
 

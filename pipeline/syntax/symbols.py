@@ -1,28 +1,14 @@
-"""Symbols that a file defines, and symbols that a hunk touches.
-
-A hunk touches a symbol if a changed line is in it, but in no symbol nested in it: a changed method does not touch its
-class. Added lines are looked up in the new version of the file, removed lines in the old one. Blank lines count only if
-no other line changed. If the symbol of a changed line has a syntax error, git's hunk header, the text after `@@`, names
-the symbol instead. The hunk header also counts for a changed line in no symbol if the file has a syntax error.
-"""
+"""Symbols that a file defines."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from pipeline.file_classification import has_symbol_headers
-from pipeline.git.patches import parse_header_name
-from pipeline.syntax.grammars import PROPERTY_FUNCTION, Grammar, Match, Node, load_grammar_for_path
+from pipeline.syntax.grammars import PROPERTY_FUNCTION, Match, Node
 from pipeline.syntax.trees import (
-    ContentSource,
-    DiffPart,
     FileContent,
-    PreviousVersion,
     Version,
-    VersionCache,
 )
 
 # Types of nodes before a definition that belong to it. In some grammars they are siblings of the definition.
@@ -46,10 +32,6 @@ WRAPPER_NODES: Final = DECLARATION_NODES | {
 
 # Kinds of symbols that are functions. A `property`, such as a getter, is a function that a call in JavaScript defines.
 CALLABLE_KINDS: Final = frozenset({"function", "method", "property"})
-
-# Confidence of a touched symbol: it has a changed line, or git's hunk header names it.
-EXACT_SPAN: Final = "ExactSpan"
-HUNK_HEADER: Final = "HunkHeader"
 
 # Length to which names are cut: computed property names and generated code may have long code in place of a name.
 MAX_NAME_CHARACTERS: Final = 200
@@ -81,48 +63,6 @@ class Definition(NamedTuple):
         return self.start_byte, self.end_byte
 
 
-@dataclass(frozen=True, slots=True)
-class TouchedSymbol:
-    """Symbol that a hunk touches, with the fields of `stores.schema.HUNK_SYMBOLS`."""
-
-    name: str
-    parent: str
-    kind: str
-    confidence: Literal["ExactSpan", "HunkHeader"]
-
-
-class DiffPartWithHeading(DiffPart, Protocol):
-    """`@@` part of a diff with its hunk header."""
-
-    @property
-    def heading(self) -> str:
-        """Text after the second `@@`: the line above the part that git takes for the start of a function."""
-
-
-class HunkLike(Protocol):
-    """Fields of a hunk that `TouchedSymbolFinder` needs."""
-
-    @property
-    def file_path(self) -> str:
-        """Path after the change; of a deletion, before it."""
-
-    @property
-    def old_path(self) -> str | None:
-        """Path before a rename; None for other changes."""
-
-    @property
-    def old_blob(self) -> str | None:
-        """Blob that the parts apply to; None if there is none."""
-
-    @property
-    def new_blob(self) -> str | None:
-        """Blob that the parts result in; None if there is none."""
-
-    @property
-    def parts(self) -> Sequence[DiffPartWithHeading]:
-        """`@@` parts of the diff between the two blobs."""
-
-
 class _DefinitionSpan(NamedTuple):
     """Match of a definition, and the nodes around it that belong to it.
 
@@ -134,65 +74,6 @@ class _DefinitionSpan(NamedTuple):
     first: Node
     lead_row: int
     statement: Node
-
-
-@dataclass(frozen=True, slots=True)
-class _LineSymbols:
-    """Symbols on the added lines of a part, or on its removed lines.
-
-    `is_uncertain`: for some line, a syntax error makes the symbol uncertain, so the hunk header counts too.
-    """
-
-    symbols: tuple[TouchedSymbol, ...]
-    is_uncertain: bool
-
-
-# Result for a part without added lines, or without removed lines.
-_NO_LINES: Final = _LineSymbols((), is_uncertain=False)
-
-# Result if the version of the file is not parsable.
-_NOT_PARSED: Final = _LineSymbols((), is_uncertain=True)
-
-
-class TouchedSymbolFinder:
-    """Finder of the symbols that hunks touch. It caches parsed file versions, to parse the next ones incrementally."""
-
-    def __init__(self) -> None:
-        self._versions = VersionCache()
-
-    def find(self, hunk: HunkLike, source: ContentSource) -> tuple[TouchedSymbol, ...]:
-        """Return the symbols that a hunk touches, each once. Earlier calls do not affect the result.
-
-        `source`: the repository of the hunk.
-        """
-        if not hunk.parts:
-            return ()
-        grammar = load_grammar_for_path(hunk.file_path)
-        if grammar is None:
-            return find_header_symbols(hunk.parts) if has_symbol_headers(hunk.file_path) else ()
-        previous = _get_previous_version(hunk)
-        old_version = self._parse_old(previous, source)
-        new_version = self._parse_new(hunk, grammar, previous, source)
-        return find_touched_symbols(hunk.parts, old_version, new_version)
-
-    def _parse_old(self, previous: PreviousVersion | None, source: ContentSource) -> Version | None:
-        """Return the version before the hunk; None if it is not needed, because no line is removed, or not parsable."""
-        if previous is None or not any(part.removed for part in previous.parts):
-            return None
-        return self._versions.get(previous.path, previous.blob, previous.grammar, source)
-
-    def _parse_new(
-        self, hunk: HunkLike, grammar: Grammar, previous: PreviousVersion | None, source: ContentSource
-    ) -> Version | None:
-        """Return the version after the hunk, parsed from the version before it if possible.
-
-        None if it is not needed, because no line is added, or not parsable.
-        """
-        if hunk.new_blob is None or not any(part.added for part in hunk.parts):
-            return None
-        if previous is None:
-            return self._versions.get(hunk.file_path, hunk.new_blob, grammar, source)
-        return self._versions.get_successor(previous, hunk.file_path, hunk.new_blob, grammar, source)
 
 
 def find_definitions(version: Version, rows: tuple[int, int] | None = None) -> list[Definition]:
@@ -212,49 +93,10 @@ def find_definitions(version: Version, rows: tuple[int, int] | None = None) -> l
     return list(dict.fromkeys(_build_definitions(_build_spans(matches), version)))
 
 
-def find_touched_symbols(
-    parts: Sequence[DiffPartWithHeading], old: Version | None, new: Version | None
-) -> tuple[TouchedSymbol, ...]:
-    """Return the symbols that the parts of a hunk touch.
-
-    First come symbols of the new version in source order, then of the old version, and then those of hunk headers.
-    `old`, `new`: None if the version is not needed or not parsable.
-    """
-    added_results = [_find_symbols_on_lines(new, part.added) for part in parts]
-    removed_results = [_find_symbols_on_lines(old, part.removed) for part in parts]
-    uncertain_parts = [
-        part
-        for part, added, removed in zip(parts, added_results, removed_results, strict=True)
-        if added.is_uncertain or removed.is_uncertain
-    ]
-    exact_symbols = dict.fromkeys(
-        symbol for result in (*added_results, *removed_results) for symbol in result.symbols
-    )
-    names = {symbol.name for symbol in exact_symbols}
-    header_symbols = find_header_symbols(uncertain_parts)
-    return (*exact_symbols, *(symbol for symbol in header_symbols if symbol.name not in names))
-
-
-def find_header_symbols(parts: Iterable[DiffPartWithHeading]) -> tuple[TouchedSymbol, ...]:
-    """Return the symbols that the hunk headers name, each once."""
-    header_names = (parse_header_name(part.heading) for part in parts if part.heading)
-    names = dict.fromkeys(name[:MAX_NAME_CHARACTERS] for name in header_names if name)
-    return tuple(TouchedSymbol(name, "", "unknown", HUNK_HEADER) for name in names)
-
-
 def get_last_row(node: Node) -> int:
     """Return the last row with characters of the node. A node may end at the start of the row after it."""
     row, column = node.end_point
     return row if column else max(row - 1, node.start_point[0])
-
-
-def _get_previous_version(hunk: HunkLike) -> PreviousVersion | None:
-    """Return the version before a hunk; None if there is none, or its language has no grammar."""
-    path = hunk.old_path or hunk.file_path
-    grammar = load_grammar_for_path(path)
-    if hunk.old_blob is None or grammar is None:
-        return None
-    return PreviousVersion(path, hunk.old_blob, grammar, hunk.parts)
 
 
 def _find_definition_row(prefix: Node) -> int:
@@ -399,49 +241,3 @@ def _get_base_type(node: Node) -> Node:
 def _get_text(node: Node, content: FileContent) -> str:
     """Return the beginning of a node's text in one line."""
     return " ".join(content.decode(node.start_byte, node.end_byte).split())[:MAX_NAME_CHARACTERS]
-
-
-def _find_symbols_on_lines(version: Version | None, lines: Sequence[int]) -> _LineSymbols:
-    """Return the innermost symbols on these lines, counted from 1. `version`: None if it is not parsable."""
-    if not lines:
-        return _NO_LINES
-    if version is None:
-        return _NOT_PARSED
-    rows = _select_non_blank_rows(version.content, [line - 1 for line in lines])
-    definitions = find_definitions(version, (rows[0], rows[-1]))
-    owner_indices = _find_innermost(definitions, rows)
-    owner_ranges = {definitions[index].byte_range for index in owner_indices if index >= 0}
-    owners = [definition for definition in definitions if definition.byte_range in owner_ranges]
-    error_free_owners = [owner for owner in owners if owner.is_error_free]
-    has_lines_outside = -1 in owner_indices
-    return _LineSymbols(
-        tuple(map(_build_touched_symbol, error_free_owners)),
-        is_uncertain=len(error_free_owners) < len(owners)
-        or (has_lines_outside and not version.is_error_free),
-    )
-
-
-def _select_non_blank_rows(content: FileContent, rows: list[int]) -> list[int]:
-    """Return the rows that are not blank, or all if all are blank. A blank line between methods belongs to neither."""
-    lines = content.get_rows(rows[0], rows[-1])
-    return [row for row in rows if lines[row - rows[0]].strip()] or rows
-
-
-def _find_innermost(definitions: Sequence[Definition], rows: Sequence[int]) -> list[int]:
-    """Return the indices of the innermost definitions on the rows, ascending. -1 stands for rows without a definition.
-
-    `rows`: ascending.
-    """
-    owner_indices = [-1] * len(rows)
-    single_line_indices = set()
-    for index, definition in enumerate(definitions):
-        first, last = bisect_left(rows, definition.lead_row), bisect_right(rows, definition.last_row)
-        owner_indices[first:last] = [index] * (last - first)
-        # If a line has several definitions, each counts, although only the last one owns the row.
-        if first < last and definition.first_row == definition.last_row:
-            single_line_indices.add(index)
-    return sorted(single_line_indices.union(owner_indices))
-
-
-def _build_touched_symbol(definition: Definition) -> TouchedSymbol:
-    return TouchedSymbol(definition.name, definition.parent, definition.kind, EXACT_SPAN)

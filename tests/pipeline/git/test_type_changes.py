@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.git.repository import open_repository
 from pipeline.hunks import OVERSIZE_BYTES, Hunk
-from pipeline.syntax.symbols import TouchedSymbolFinder
+from pipeline.syntax.touched_symbols import TouchedSymbolFinder
 from tests.pipeline.git.tree_helpers import create_repo, extract_changes, extract_only_hunk, summarize_hunks
 from tests.repos import Repo
 

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.git.repository import open_repository
 from pipeline.hunks import Hunk, extract_hunks
-from pipeline.syntax.symbols import TouchedSymbol, TouchedSymbolFinder
+from pipeline.syntax.touched_symbols import TouchedSymbol, TouchedSymbolFinder
 from tests.repos import Repo
 
 PYTHON = """\

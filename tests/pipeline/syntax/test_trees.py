@@ -18,7 +18,7 @@ from pipeline.git.repository import open_repository
 from pipeline.hunks import Hunk, extract_hunks
 from pipeline.ignore import IgnoreRules
 from pipeline.syntax.grammars import Node, load_grammar
-from pipeline.syntax.symbols import TouchedSymbolFinder
+from pipeline.syntax.touched_symbols import TouchedSymbolFinder
 from pipeline.syntax.trees import (
     MAX_LINE_BYTES,
     SMALL_EDIT_BYTES,
