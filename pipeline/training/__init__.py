@@ -3,7 +3,8 @@
 Static encoder:
 
 - `word_bags`: command that extracts bags of words from repositories
-- `static_dataset`: command that writes the vocabulary with its initial vectors; (query, text) examples from word bags
+- `static_vocabulary`: command that writes the vocabulary with its initial vectors
+- `static_dataset`: (query, text) examples from word bags
 - `train_static`: command that trains the word table
 
 Encoder and cross-encoder:
@@ -12,8 +13,7 @@ Encoder and cross-encoder:
   by mistake)
 - `list_training`: reader of the mined lists of one repository, training batches and training loop of both networks
 - `torch_models`: both networks in PyTorch
-- `train_encoder`: command that trains the encoder
-- `train_cross_encoder`: command that trains the cross-encoder
+- `train_networks`: command that trains the encoder or the cross-encoder
 
 All models:
 

@@ -344,20 +344,21 @@ def compute_learning_rate_factor(step: int, warmup_steps: int, elapsed_share: fl
 
 
 class TrainingArgumentParser(argparse.ArgumentParser):
-    """Argument parser of both training commands. `rate`: default of the maximum learning rate."""
+    """Argument parser of the command that trains both networks."""
 
-    def __init__(self, module: str, description: str | None, rate: float) -> None:
+    def __init__(self, description: str | None) -> None:
         super().__init__(
-            prog=f"python -m {module}",
+            prog="python -m pipeline.training.train_networks",
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        self.add_argument("network", choices=("encoder", "cross-encoder"))
         self.add_argument("lists", type=Path, metavar="LISTS")
         self.add_argument("out", type=Path, metavar="OUT")
         self.add_argument("--weights", type=Path, required=True, metavar="FOLDER")
         self.add_argument("--held-out", action="append", default=[], metavar="NAME")
         self.add_argument("--minutes", type=float, default=60.0)
-        self.add_argument("--rate", type=float, default=rate)
+        self.add_argument("--rate", type=float)
         self.add_argument("--seed", type=int, default=1)
 
     def select_files(self, arguments: argparse.Namespace) -> tuple[list[Path], list[Path]]:
@@ -378,10 +379,11 @@ class TrainingArgumentParser(argparse.ArgumentParser):
             )
         return training_files, held_out_files
 
-    def require_batch(self, list_count: int, batch_size: int) -> None:
-        """Exit with a message if the lists do not fill one batch: the training would have no step."""
+    @staticmethod
+    def require_batch(list_count: int, batch_size: int) -> None:
+        """Raise ValueError if the lists do not fill one batch: the training would have no step."""
         if list_count < batch_size:
-            self.error(
+            raise ValueError(
                 f"{list_count} lists do not fill a batch of {batch_size}. "
                 "Mine a longer history with `python -m pipeline.training.mine_lists`."
             )

@@ -5,7 +5,7 @@ They match the graphs that `pipeline.encoders.minilm` and `pipeline.encoders.onn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import torch
@@ -91,11 +91,6 @@ def create_layer_norm(weights: Weights, name: str) -> nn.LayerNorm:
         torch.tensor(weights[f"{name}.{part}"]) for part in ("weight", "bias")
     )
     return layer
-
-
-def split_by_length(lengths: Tensor, chunk_size: int) -> Sequence[Tensor]:
-    """Return the row numbers, sorted by length, in chunks of `chunk_size`, so that a chunk has little padding."""
-    return torch.split(torch.argsort(lengths), chunk_size)
 
 
 # Numbers of the MiniLM layers that initialize the first layers, which query and text pass separately.

@@ -44,8 +44,16 @@ def test_checkpoints_and_log(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_select_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files named by `--held-out` are split off; an unknown name or an empty training set exits with a hint."""
-    parser = TrainingArgumentParser("pipeline.training.train_encoder", None, 1e-4)
-    arguments = [str(tmp_path), str(tmp_path / "out"), "--weights", str(tmp_path), "--held-out", "one"]
+    parser = TrainingArgumentParser(None)
+    arguments = [
+        "encoder",
+        str(tmp_path),
+        str(tmp_path / "out"),
+        "--weights",
+        str(tmp_path),
+        "--held-out",
+        "one",
+    ]
     parsed = parser.parse_args(arguments)
     for names, message in (
         ((), "has no lists of 'one'"),
@@ -60,10 +68,8 @@ def test_select_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert parser.select_files(parsed) == ([tmp_path / "two.npz"], [tmp_path / "one.npz"])
 
 
-def test_too_few_lists(capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_few_lists() -> None:
     """Lists that do not fill a batch are an error with a hint; the training would wait for one forever."""
-    parser = TrainingArgumentParser("pipeline.training.train_cross_encoder", None, 1e-4)
-    parser.require_batch(24, 24)
-    with pytest.raises(SystemExit):
-        parser.require_batch(23, 24)
-    assert "23 lists do not fill a batch of 24. Mine a longer history" in capsys.readouterr().err
+    TrainingArgumentParser.require_batch(24, 24)
+    with pytest.raises(ValueError, match=r"23 lists do not fill a batch of 24\. Mine a longer history"):
+        TrainingArgumentParser.require_batch(23, 24)

