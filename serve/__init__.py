@@ -9,16 +9,15 @@
 - `config`: Package name and version; settings from environment variables
 - `daemon`: Background process that keeps models and indexes loaded, and its client
 - `errors`: User-facing request errors
-- `evidence`: References, first release and copies of the commits of an answer
+- `evidence`: References, first release, copies and reverts of the commits of an answer
 - `excerpts`: Excerpts of diffs; reduction of an answer to a level of detail or a number of tokens
 - `explain`: Explanation of lines by the commits that wrote them: `explain_change`; `show_commit`
 - `explain_types`: Request and answer of `explain_change`
 - `find_types`: Request and answer of `find_pattern`
 - `index_status`: Status of an index relative to HEAD; hints and limits shared by all answers
-- `logs`: Log configuration (logfmt on stderr)
 - `maintenance`: `lineage doctor` and `lineage gc`: checks, and removal of unneeded data
 - `mcp`: MCP servers of lineage and mindmap
-- `process`: Termination signals, standard streams and memory
+- `process`: Termination signals, standard streams, log (logfmt on stderr) and memory
 - `references`: References in commit messages: issues, pull requests, tickets, trailers
 - `related_types`: Request and answer of `find_related_files`, and their JSON
 - `repositories`: Names and paths of indexed repositories; access to their indexes by SQL, and to git

@@ -1,8 +1,9 @@
-"""Signals, standard streams and memory of a program.
+"""Signals, standard streams, log and memory of a program.
 
 - Signals: SIGTERM and SIGHUP raise KeyboardInterrupt, so that a command shuts down cleanly as on Ctrl-C.
 - Streams: `configure_streams` makes stdin, stdout and stderr UTF-8, and replaces closed streams by /dev/null. A failed
   write to stdout raises `OutputWriteError`.
+- Log: `configure_log` writes one logfmt line (`level=info event=...`) for each event to stderr.
 - Memory: the size of this process, and imports without garbage collection.
 """
 
@@ -10,19 +11,21 @@ from __future__ import annotations
 
 import gc
 import io
+import logging
 import os
 import select
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn, TextIO
 
 from pipeline.interrupts import TERMINATION_SIGNALS, is_main_thread
+from serve.text import add_path_to_commands, escape_controls
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
@@ -35,6 +38,15 @@ MAX_RETRIES: Final = 250
 IMPORT_SYSTEM_FILE: Final = "<frozen importlib._bootstrap>"
 # Error handler that prints bytes of a path that are not UTF-8 as escapes.
 ENCODING_ERRORS: Final = "backslashreplace"
+# Python's level for each level of `config.LOG_LEVELS`. Python has no level below debug.
+_LOG_LEVELS: Final = {
+    "off": logging.CRITICAL + 1,
+    "error": logging.ERROR,
+    "warn": logging.WARNING,
+    "info": logging.INFO,
+    "debug": logging.DEBUG,
+    "trace": logging.DEBUG,
+}
 
 
 @dataclass(slots=True)
@@ -237,3 +249,33 @@ def _open_devnull() -> int:
     descriptor = os.open(os.devnull, os.O_RDWR)
     os.set_inheritable(descriptor, True)  # standard streams are inherited by child processes
     return descriptor
+
+
+class _StderrHandler(logging.Handler):
+    """Handler that looks up `sys.stderr` at every event, because a progress bar replaces it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # A full disk or a closed reader must not end the operation that logs.
+        with suppress(OSError, ValueError):
+            print(self.format(record), file=sys.stderr, flush=True)  # noqa: T201 - this is the log
+
+
+def configure_log(level: str) -> None:
+    """Send events of `level` (one of `config.LOG_LOG_LEVELS`) and above to stderr."""
+    handler = _StderrHandler()
+    handler.setFormatter(_LogfmtFormatter())
+    logging.basicConfig(level=_LOG_LEVELS[level], handlers=[handler], force=True)
+
+
+class _LogfmtFormatter(logging.Formatter):
+    """Formatter of logfmt lines. A message that does not begin with `event=` becomes `message="..."`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = escape_controls(add_path_to_commands(record.getMessage()))
+        if not message.startswith("event="):
+            message = _quote_message(message)
+        return f"level={record.levelname.lower()} {message}"
+
+
+def _quote_message(message: str) -> str:
+    return 'message="' + message.replace('"', "'") + '"'

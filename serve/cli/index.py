@@ -23,7 +23,7 @@ from pipeline.options import (
 )
 from pipeline.profile import Profile, record_times
 from pipeline.workers import configure_malloc, count_usable_cpus
-from serve import config, logs
+from serve import config, process
 from serve.cli import index_output
 from serve.cli.entry import ALREADY_QUEUED_MESSAGE
 from serve.cli.terminal import print_text
@@ -76,7 +76,7 @@ def run_index_command(path: Path, options: IndexOptions) -> None:
     """Bring the index of the repository at `path` up to HEAD and print a summary."""
     check_options(options)
     settings = config.load_settings()
-    logs.configure(settings.log_level)
+    process.configure_log(settings.log_level)
     result = index_repository(path, options, settings.home)
     if result.summary is None:
         print_text(result.message)

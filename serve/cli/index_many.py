@@ -15,7 +15,7 @@ from pathlib import Path
 from pipeline.git.errors import NotARepository
 from pipeline.git.git_dir import find_repositories
 from pipeline.profile import Profile
-from serve import config, logs, text
+from serve import config, process, text
 from serve.cli import index_output
 from serve.cli.index import (
     IndexOptions,
@@ -40,7 +40,7 @@ def run_index_many_command(paths: Sequence[Path], directory: Path | None, option
     """Index the repositories at `paths` and below `directory`. Raise RepositoriesFailed if one of them fails."""
     check_options(options)
     settings = config.load_settings()
-    logs.configure(settings.log_level)
+    process.configure_log(settings.log_level)
     paths_below = [] if directory is None else _find_repositories_below(directory)
     run = _Run(tuple(dict.fromkeys([*paths, *paths_below])), options, settings.home)
     try:

@@ -92,12 +92,12 @@ def viewer_command(
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Serve a web page that shows the maps and follows their changes, until Ctrl-C. Only this machine can open it."""
-    from serve import logs
+    from serve import process
     from serve.backend import select_backend
     from serve.viewer.server import DEFAULT_PORT, bind_port, run_viewer
 
     settings = config.load_settings()
-    logs.configure(settings.log_level)
+    process.configure_log(settings.log_level)
     requested_port = DEFAULT_PORT if port is None else port
     listener = bind_port(requested_port)
     address = f"http://{discovery.HOST}:{listener.port}/"

@@ -23,10 +23,11 @@ from tornado.web import Application, RequestHandler
 
 from pipeline import interrupts
 from pipeline.workers import count_usable_cpus
-from serve import config, logs, server_common
+from serve import config, server_common
 from serve.daemon import process, protocol
 from serve.daemon.process import DaemonPaths, compute_build_id, compute_git_config_digest
 from serve.process import (
+    configure_log,
     configure_streams,
     handle_termination_signals,
     measure_resident_bytes,
@@ -41,7 +42,6 @@ from stores.locks import Deadline
 UNLOAD_AFTER_SECONDS: Final = 600.0
 # Idle time until the daemon exits. An idle daemon uses 60 MB; starting one takes half a second.
 EXIT_AFTER_SECONDS: Final = 3_600.0
-
 # Number of threads: CALLS_PER_CPU for each CPU, since no more calls run at a time, and two for imports.
 MAX_THREADS: Final = max(16, CALLS_PER_CPU * count_usable_cpus() + 2)
 MAX_REQUEST_BYTES: Final = 1 << 20
@@ -350,7 +350,7 @@ def main() -> None:
 def serve(state: DaemonState) -> None:
     """Run the daemon until it is idle for too long or asked to stop. Raise AlreadyRunning if there is one."""
     settings = config.load_settings()
-    logs.configure(settings.log_level)
+    configure_log(settings.log_level)
     paths = DaemonPaths(settings.home)
     paths.create_directories()
     with _acquire_daemon_lock(paths):

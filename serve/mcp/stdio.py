@@ -36,7 +36,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from pipeline.git import git_cli
-from serve import logs, process
+from serve import process
 
 _ID_PATTERN: Final = r'"id"\s*:\s*(?:(?P<number>\d{1,15})|"(?P<text>[^"\\]{1,100})")'
 _VERSION_PATTERN: Final = r'"jsonrpc"\s*:\s*"2\.0"'
@@ -102,7 +102,7 @@ def serve_stdio(
     `on_exit` runs before the exit. The exit does not wait for threads, because nobody reads their answers any more.
     Some clients send a signal to a server that exits slowly; others send only a signal.
     """
-    logs.configure(log_level)
+    process.configure_log(log_level)
 
     def exit_process(code: int) -> NoReturn:
         on_exit()

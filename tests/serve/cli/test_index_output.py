@@ -12,7 +12,7 @@ import pytest
 from pipeline import write
 from pipeline.interrupts import TERMINATION_SIGNALS
 from pipeline.run import Progress
-from serve import logs
+from serve import process
 from serve.cli import index_output, terminal
 from stores import database, history
 from tests.pipeline.histories import create_interleaved_repo, get_location
@@ -50,7 +50,7 @@ def test_events_fit_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], digits: int
 ) -> None:
     """On a terminal the watermark is shortened to fit 80 columns; programs get all of it."""
-    logs.configure("info")
+    process.configure_log("info")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: digits == 7)
     with index_output.report_progress(show_bar=False) as report:
         report(
