@@ -55,13 +55,15 @@ class IndexSummary:
 
 @dataclass(frozen=True, slots=True)
 class FileCommit:
-    """Commit that changed a file. `section_count`: number of `@@` sections of the change."""
+    """Commit that changed a file. `path`, `old_path`: paths after and before the change, in git's bytes."""
 
+    hunk_id: int
     commit_sha: str
     commit_message: str
     commit_author: str
     commit_date: datetime
-    section_count: int
+    path: bytes
+    old_path: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +110,9 @@ SELECT hunk_id, commit_sha, old_path, epoch(commit_date)::BIGINT
 FROM hunks JOIN commits USING (commit_sha)
 WHERE file_path = $path"""
 
-# The last column counts the `@@` sections of the stored diff, which is cut after 64 KB. A binary change has none.
 _FILE_COMMITS: Final = """
 SELECT hunk_id, commit_sha, message, author_name, commit_date,
-       len(regexp_extract_all(diff, '(?m)^@@ '))
+       coalesce(file_path_bytes, encode(file_path)), coalesce(encode(old_path), file_path_bytes, encode(file_path))
 FROM hunks JOIN commits USING (commit_sha)
 WHERE hunk_id IN ({hunks})"""
 
@@ -252,7 +253,7 @@ def load_file_commits(
 ) -> tuple[FileCommit, ...]:
     """Return the commit of each of these hunks, in their order."""
     rows = connection.execute(_FILE_COMMITS.format(hunks=format_literals(hunk_ids))).fetchall()
-    commit_by_hunk = {hunk_id: FileCommit(*columns) for hunk_id, *columns in rows}
+    commit_by_hunk = {row[0]: FileCommit(*row) for row in rows}
     return tuple(commit_by_hunk[hunk_id] for hunk_id in hunk_ids)
 
 

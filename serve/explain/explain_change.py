@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from pipeline.git import commit_graph, patches
+from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path
 from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.errors import UnreadableObject
@@ -22,7 +22,6 @@ from pipeline.git.git_cli import GitProgram
 from pipeline.git.libgit2 import check_objects
 from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, open_repository
-from pipeline.hunks import OVERSIZE_BYTES
 from pipeline.interrupts import check_cancelled
 from serve import excerpts
 from serve.api_types import clamp_limit, format_author_date, format_rfc3339
@@ -33,7 +32,6 @@ from serve.explain.blame import (
     BlamedLine,
     BlameFailed,
     BlameResult,
-    LineOrigin,
     find_main_origin,
     load_ignore_revs,
     start_blame,
@@ -43,7 +41,6 @@ from serve.explain.file_history import (
     Coverage,
     Enrichment,
     FileHistoryReader,
-    build_related_commit,
     measure_coverage,
     open_file_history,
 )
@@ -165,7 +162,7 @@ def _answer_from_blame(
     shas = sort_newest_first(commit_times, repository, git, reader.walked_history)
     check_cancelled()
     hits = _build_hits(context, shas[: clamp_limit(context.request.k)], lines_by_commit)
-    enrichment = reader.load_enrichment(shas, [hit.commit_sha for hit in hits])
+    enrichment = reader.load_enrichment(repository, shas, [hit.commit_sha for hit in hits])
     evidence = EvidenceLoader(
         repository, context.graph_directory, reader.find_possible_copies, reader.find_reverts
     )
@@ -316,7 +313,7 @@ def _build_meta(
             commits_unique=commit_count,
             blame_coverage=coverage.share,
             limitation=limitation,
-            related_commits=tuple(map(build_related_commit, enrichment.related_commits)),
+            related_commits=enrichment.related_commits,
             enrichment_limitation=file_history.describe_enrichment_limitation(reader, enrichment, path),
         ),
     )
@@ -333,23 +330,12 @@ def build_excerpt(repository: Repository, lines: Sequence[BlamedLine]) -> Excerp
         return EMPTY_EXCERPT
     numbers = {line.original_number for line in lines if line.origin == origin}
     try:
-        body = _diff_versions(repository, origin)
+        body = file_history.diff_versions(repository, origin)
     except UnreadableObject:
         return Excerpt("", is_truncated=True)
     if body is None:
         return Excerpt("", is_truncated=True)
     return select_sections(excerpts.split_sections(body), numbers)
-
-
-def _diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
-    """Return the `@@` sections of the commit's diff of the file; None if a version is too large to compare."""
-    new = repository.find_entry(origin.commit_sha, origin.path)
-    old = repository.find_entry(*origin.previous) if origin.previous else None
-    blobs = [entry.sha if entry else None for entry in (old, new)]
-    if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in blobs if blob):
-        return None
-    body = patches.strip_file_header(repository.create_blob_patch(*blobs).data)
-    return body.decode("utf-8", errors="replace")
 
 
 def select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:

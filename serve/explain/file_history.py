@@ -13,9 +13,12 @@ from typing import Final
 
 from pipeline.git.commit_graph import HISTORY_ARGUMENTS, sort_newest_first
 from pipeline.git.git_cli import GitProgram
-from pipeline.git.repository import Repository
+from pipeline.git.patches import strip_file_header
+from pipeline.git.repository import Repository, UnreadableObject
+from pipeline.hunks import OVERSIZE_BYTES
 from serve.api_types import format_rfc3339
-from serve.explain.blame import BlamedLine
+from serve.excerpts import split_sections
+from serve.explain.blame import BlamedLine, LineOrigin
 from serve.explain.cache import BoundedCache, compute_history_key
 from serve.explain_types import RelatedCommit
 from serve.index_status import IndexStatus, build_index_hints, load_index_status
@@ -24,6 +27,7 @@ from stores.connections import ReaderPools
 from stores.database import DamagedIndex, NotIndexed
 from stores.errors import LineageError, StorageError
 from stores.history import FileCommit
+from stores.hunk_details import Connection, load_hunk_details
 from stores.index_copy import COPY_AFTER_SECONDS, OpenIndex
 from stores.index_location import IndexLocation
 from stores.locks import IndexBusy
@@ -46,7 +50,7 @@ class Enrichment:
     """
 
     indexed_commits: frozenset[str] = frozenset()
-    related_commits: tuple[FileCommit, ...] = ()
+    related_commits: tuple[RelatedCommit, ...] = ()
     has_file_history: bool = True
     error: str = ""
 
@@ -72,7 +76,9 @@ class FileHistoryReader:
         """True if `index` is a copy, because another process holds the index."""
         return self.index is not None and self.index.holder is not None
 
-    def load_enrichment(self, shas: Sequence[str], hit_shas: Sequence[str]) -> Enrichment:
+    def load_enrichment(
+        self, repository: Repository, shas: Sequence[str], hit_shas: Sequence[str]
+    ) -> Enrichment:
         """Look up which of the commits `shas` are indexed, and the commits related to the hits."""
         if self.index is None:
             return Enrichment(error=self.error)
@@ -86,7 +92,10 @@ class FileHistoryReader:
                     return Enrichment(frozenset(indexed_shas))
                 related_shas = find_related_commits(list(hunk_ids), hit_shas)
                 related_hunks = [hunk for sha, hunk in hunk_ids.items() if sha in related_shas]
-                related_commits = history.load_file_commits(connection, related_hunks)
+                related_commits = tuple(
+                    _build_related_commit(repository, connection, commit)
+                    for commit in history.load_file_commits(connection, related_hunks)
+                )
                 return Enrichment(frozenset(indexed_shas), related_commits, bool(hunk_ids))
         except (DamagedIndex, IndexBusy, StorageError) as error:
             return Enrichment(error=_format_error(error))
@@ -233,15 +242,43 @@ def measure_coverage(
     )
 
 
-def build_related_commit(commit: FileCommit) -> RelatedCommit:
-    """Convert a related commit from the type of the index to the type of the answer."""
+def _build_related_commit(
+    repository: Repository, connection: Connection, commit: FileCommit
+) -> RelatedCommit:
     return RelatedCommit(
         commit_sha=commit.commit_sha,
         commit_message=commit.commit_message,
         commit_author=commit.commit_author,
         commit_date=format_rfc3339(commit.commit_date),
-        touched_hunks=commit.section_count,
+        touched_hunks=_count_sections(repository, connection, commit),
     )
+
+
+def _count_sections(repository: Repository, connection: Connection, commit: FileCommit) -> int:
+    """Return the number of `@@` sections of a commit's change to a file; of a merge, of the change that it made itself.
+
+    Comparing the file takes 0.3 ms. Reading a stored diff takes 10 ms (`hunk_details.DiffCache`), so only the diffs of
+    merges and of unreadable files are read.
+    """
+    parents = repository.read_parents(commit.commit_sha)
+    if len(parents) == 1:
+        with suppress(UnreadableObject):
+            previous = parents[0], commit.old_path
+            diff = diff_versions(repository, LineOrigin(commit.commit_sha, commit.path, previous))
+            return len(split_sections(diff or ""))
+    (details,) = load_hunk_details(connection, [commit.hunk_id])
+    return len(split_sections(details.diff))
+
+
+def diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
+    """Return the `@@` sections of the commit's diff of the file; None if a version is too large to compare."""
+    new = repository.find_entry(origin.commit_sha, origin.path)
+    old = repository.find_entry(*origin.previous) if origin.previous else None
+    blobs = [entry.sha if entry else None for entry in (old, new)]
+    if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in blobs if blob):
+        return None
+    body = strip_file_header(repository.create_blob_patch(*blobs).data)
+    return body.decode("utf-8", errors="replace")
 
 
 def describe_enrichment_limitation(

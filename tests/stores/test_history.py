@@ -64,14 +64,13 @@ def sort_by_date(dates: Mapping[str, int]) -> list[str]:
 
 
 def test_file_commits() -> None:
-    """Commits are in the order of the hunks, with their number of `@@` headers, without lines that look like one."""
-    connection = create_index([SampleHunk(1, "a"), SampleHunk(2, "a"), SampleHunk(3, "a")])
-    diff = "@@ -1 +1 @@ f\n-@@ -1 +1 @@\n+@@ x\n@@ -9 +9 @@\n @@ y\n"
-    connection.execute("UPDATE hunks SET diff = ? WHERE commit_sha = ?", [diff, make_sha(2)])
+    """Commits are in the order of the hunks, with the paths of the file after and before the change."""
+    connection = create_index([SampleHunk(1, "a"), SampleHunk(2, "b"), SampleHunk(3, "b")])
+    connection.execute("UPDATE hunks SET old_path = 'a' WHERE commit_sha = ?", [make_sha(2)])
     commits = history.load_file_commits(connection, [1, 0])
-    assert [(commit.commit_sha, commit.section_count) for commit in commits] == [
-        (make_sha(2), 2),
-        (make_sha(1), 1),
+    assert [(commit.commit_sha, commit.path, commit.old_path) for commit in commits] == [
+        (make_sha(2), b"b", b"a"),
+        (make_sha(1), b"a", b"a"),
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.git.commit_graph import HISTORY_ARGUMENTS
 from pipeline.git.git_cli import GitOutput, GitProgram
-from pipeline.git.repository import open_repository
+from pipeline.git.repository import UnreadableObject, open_repository
 from serve.explain import file_history
 from serve.explain.explain_change import Explainer
 from serve.explain_types import ExplainAnswer, ExplainRequest
@@ -90,6 +90,46 @@ def test_touched_hunks(repo: Repo, home: Path) -> None:
         ("Two places", 2),
         ("Grow", 1),
     ]
+
+
+def test_touched_hunks_of_a_rename_and_a_merge(repo: Repo, home: Path) -> None:
+    """A renamed file is compared with its old path. Of a merge, only the sections count that it changed itself."""
+
+    def make_version(**texts: str) -> str:
+        return "".join(f"{texts.get(f'line_{number}', number)}\n" for number in range(60))
+
+    repo.commit_file("a.py", make_version(), "Grow")
+    repo.rename("a.py", "c.py")
+    repo.commit_file("c.py", make_version(line_20="new"), "Rename")
+    repo.branch("side")
+    repo.commit_file("c.py", make_version(line_20="new", line_30="theirs", line_3="theirs"), "Theirs")
+    repo.switch("main")
+    repo.commit_file("c.py", make_version(line_20="new", line_30="ours", line_50="ours"), "Ours")
+    resolution = make_version(line_20="new", line_30="both", line_3="theirs", line_50="ours")
+    repo.merge("side", resolution={"c.py": resolution})
+    build_index(repo, home)
+    answer = explain(repo, home, "c.py", 21, 21, include_related=True)
+    assert [hit.commit_message for hit in answer.hits] == ["Rename"]
+    touched_hunks = {c.commit_message: c.touched_hunks for c in answer.meta.explain.related_commits}
+    assert touched_hunks == {"Ours": 2, "Theirs": 2, "Grow": 1, "Commit 10": 1}
+    answer = explain(repo, home, "c.py", 51, 51, include_related=True)
+    assert [(c.commit_message, c.touched_hunks) for c in answer.meta.explain.related_commits] == [
+        ("Merge", 1),
+        ("Theirs", 2),
+        ("Rename", 1),
+    ]
+
+
+def test_touched_hunks_without_objects(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If git has no content of the file, the sections of the stored diff count."""
+    build_index(repo, home)
+    answer = explain(repo, home, "a.py", 10, 10, include_related=True)
+
+    def fail(*_: object) -> None:
+        raise UnreadableObject("", "missing")
+
+    monkeypatch.setattr(file_history, "diff_versions", fail)
+    assert explain(repo, home, "a.py", 10, 10, include_related=True).meta == answer.meta
 
 
 def test_related_commits_before_a_rename(repo: Repo, home: Path) -> None:
