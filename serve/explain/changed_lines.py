@@ -7,12 +7,13 @@ from 0 to 1.
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain, islice
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from pipeline.file_classification import classify_role
 from pipeline.git.changes import FileChange, decode_path, is_binary, is_regular
@@ -20,13 +21,14 @@ from pipeline.git.patches import PatchPart, create_part_without_context
 from pipeline.git.repository import Repository
 from pipeline.hunks import OVERSIZE_BYTES
 from serve.explain.line_similarity import (
+    MAX_CANDIDATES,
     RIVAL_ADVANTAGE,
     LineFeatures,
+    WordIndex,
     build_keys,
     compute_context_score,
     extract_features,
     extract_literals,
-    extract_words,
     find_search_term,
     is_more_similar,
 )
@@ -48,10 +50,6 @@ DOUBTFUL_MOVE_CONTEXT_SCORE: Final = 0.5
 MIN_WEIGHT_WITHOUT_CONTEXT: Final = 2.0
 # The score of a moved line must exceed that of an edited line by this much, because most lines stay where they were.
 MOVE_ADVANTAGE: Final = 0.1
-# Maximum number of lines with the same text or word that are compared with a line. More frequent words are skipped.
-MAX_CANDIDATES: Final = 40
-# Similar lines are looked up by this many of the rarest words of a line, because similar lines share most words.
-MAX_SEARCH_WORDS: Final = 3
 # Maximum number of lines of a block that are compared with a line even if they share no rare word with it: 400 take
 # 0.4 s.
 MAX_BLOCK_LINES: Final = 400
@@ -106,42 +104,6 @@ class UnsourcedLine:
         return list(dict.fromkeys(filter(None, terms)))
 
 
-class WordIndex(Generic[Item]):
-    """Index of items by the words of their lines. The lines are searched for a word at its first lookup."""
-
-    def __init__(self, items: Iterable[tuple[str, Item]]) -> None:
-        """Add items, each with the text of its line."""
-        # `casefold` works character by character, so the folded text of a line with a word has the folded word.
-        self._lines = [(text.casefold(), text, item) for text, item in items]
-        self._words: dict[int, frozenset[str]] = {}  # by the position of a line, once extracted
-        self._items_by_word: dict[str, list[Item]] = {}
-
-    def find_by_rare_words(self, features: LineFeatures) -> Iterator[Item]:
-        """Yield the items that share one of the rarest words of a line, each once. Common words are left out."""
-        counts = ((len(self._find(word)), word) for word in features.words)
-        rare_words = sorted((count, word) for count, word in counts if 0 < count <= MAX_CANDIDATES)
-        found = (self._find(word) for _, word in rare_words[:MAX_SEARCH_WORDS])
-        yield from dict.fromkeys(chain.from_iterable(found))
-
-    def _find(self, word: str) -> list[Item]:
-        """Return up to MAX_CANDIDATES + 1 items whose lines have the word. With the extra item, the word is common."""
-        if word not in self._items_by_word:
-            # Extracting the words of a line takes a hundred times as long as searching it for a text.
-            folded_word = word.casefold()
-            items = (
-                item
-                for position, (folded_text, text, item) in enumerate(self._lines)
-                if folded_word in folded_text and word in self._extract_words(position, text)
-            )
-            self._items_by_word[word] = list(islice(items, MAX_CANDIDATES + 1))
-        return self._items_by_word[word]
-
-    def _extract_words(self, position: int, text: str) -> frozenset[str]:
-        if position not in self._words:
-            self._words[position] = extract_words(text)
-        return self._words[position]
-
-
 @dataclass(slots=True, eq=False)  # not frozen, which would double the time to create one
 class ChangedLine:
     """Line that a commit removes or adds.
@@ -168,6 +130,63 @@ class ChangedLine:
         return extract_features(self.text)
 
 
+@dataclass(eq=False)
+class DiffSide:
+    """All lines that a commit removes, or all that it adds. A position is an index into these lines.
+
+    `files`, `blocks`: positions of the lines of each file and of each block, by its number in the diff.
+    `_starts`, `_first_lines`: first position and first line of each block. `_lines`: lines by position, once created.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    files: dict[int, range] = field(default_factory=dict)
+    blocks: dict[int, range] = field(default_factory=dict)
+    _starts: list[int] = field(default_factory=list)
+    _first_lines: list[ChangedLine] = field(default_factory=list)
+    _lines: dict[int, ChangedLine] = field(default_factory=dict)
+
+    def add_block(self, first_line: ChangedLine, count: int) -> None:
+        """Add consecutive lines of a file. Blocks of the same file are added one after the other."""
+        if count:
+            start, number = len(self.texts), first_line.number
+            self.texts += first_line.lines[number - 1 : number - 1 + count]
+            self._starts.append(start)
+            self._first_lines.append(first_line)
+            self.blocks[first_line.block] = range(start, len(self.texts))
+            file_start = self.files.get(first_line.file, range(start, start)).start
+            self.files[first_line.file] = range(file_start, len(self.texts))
+
+    def __getitem__(self, position: int) -> ChangedLine:
+        """Return the line at a position, always the same object. Creating the objects of all lines takes long."""
+        if position not in self._lines:
+            index = bisect_right(self._starts, position) - 1
+            first = self._first_lines[index]
+            number = first.number + position - self._starts[index]
+            self._lines[position] = ChangedLine(first.path, first.lines, number, first.file, first.block)
+        return self._lines[position]
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """Key of each line."""
+        return build_keys(self.texts)
+
+    @cached_property
+    def distinct_keys(self) -> frozenset[str]:
+        """The different keys."""
+        return frozenset(self.keys)
+
+    def find_equal(self, key: str) -> list[int]:
+        """Return the positions of the lines with this key."""
+        if key not in self.distinct_keys:
+            return []
+        return [position for position, other in enumerate(self.keys) if other == key]
+
+    def has_once(self, literal: str) -> bool:
+        """Check whether exactly one line has a literal."""
+        lines = (text for text in self.texts if literal in text and literal in extract_literals(text))
+        return len(list(islice(lines, 2))) == 1
+
+
 @dataclass(frozen=True, eq=False)
 class ChangedLines:
     """Lines that a commit removes and adds, compared with one parent.
@@ -175,62 +194,26 @@ class ChangedLines:
     `is_complete`: False if files were left out because of a limit.
     """
 
-    removed: Sequence[ChangedLine]
-    added: Sequence[ChangedLine]
+    removed: DiffSide
+    added: DiffSide
     is_complete: bool = True
     _best_context_scores: dict[ChangedLine, float] = field(default_factory=dict)
-    _added_by_word: dict[int, WordIndex[ChangedLine]] = field(default_factory=dict)  # by number of the file
+    _added_by_word: dict[int, WordIndex] = field(default_factory=dict)  # by number of the file
     _successors: dict[ChangedLine, list[ChangedLine]] = field(default_factory=dict)
+    _unique_literals: dict[str, bool] = field(default_factory=dict)
 
     @cached_property
-    def _removed_by_key(self) -> Mapping[str, list[ChangedLine]]:
-        return group_by_key([line.text for line in self.removed], self.removed)
-
-    @cached_property
-    def _added_by_key(self) -> Mapping[str, list[ChangedLine]]:
-        return group_by_key([line.text for line in self.added], self.added)
-
-    @cached_property
-    def _removed_by_word(self) -> WordIndex[ChangedLine]:
+    def _removed_by_word(self) -> WordIndex:
         """Removed lines whose text the commit does not add again. A line that is added again was moved, not edited."""
-        keys = self._removed_by_key.keys() & self._added_by_key.keys()
-        added_again = set(chain.from_iterable(self._removed_by_key[key] for key in keys))
-        return WordIndex((line.text, line) for line in self.removed if line not in added_again)
-
-    @cached_property
-    def _added_by_file(self) -> Mapping[int, list[ChangedLine]]:
-        by_file: dict[int, list[ChangedLine]] = defaultdict(list)
-        for line in self.added:
-            by_file[line.file].append(line)
-        return by_file
-
-    @cached_property
-    def _added_by_block(self) -> Mapping[int, list[ChangedLine]]:
-        by_block: dict[int, list[ChangedLine]] = defaultdict(list)
-        for line in self.added:
-            by_block[line.block].append(line)
-        return by_block
-
-    @cached_property
-    def _unique_literals(self) -> frozenset[str]:
-        """Literals that exactly one removed and one added line have."""
-        removed, added = (
-            Counter(chain.from_iterable(set(extract_literals(line.text)) for line in lines))
-            for lines in (self.removed, self.added)
-        )
-        return frozenset(literal for literal, count in removed.items() if count == added[literal] == 1)
-
-    @cached_property
-    def _keys_of_several_files(self) -> frozenset[str]:
-        """Keys of the lines that the commit removes from several files."""
-        return frozenset(
-            key for key, lines in self._removed_by_key.items() if len({line.file for line in lines}) > 1
-        )
+        keys, added_keys = self.removed.keys, self.added.distinct_keys
+        positions = range(len(keys))
+        return WordIndex(self.removed.texts, positions, lambda position: keys[position] in added_keys)
 
     def find_candidates(self, features: LineFeatures) -> list[ChangedLine]:
         """Return the removed lines with the text of a line, then those that share a rare word with it."""
-        equal = self._removed_by_key.get(features.key, [])[:MAX_CANDIDATES]
-        return list(dict.fromkeys([*equal, *self._removed_by_word.find_by_rare_words(features)]))
+        equal = self.removed.find_equal(features.key)[:MAX_CANDIDATES]
+        positions = [*equal, *self._removed_by_word.find_by_rare_words(features)]
+        return [self.removed[position] for position in dict.fromkeys(positions)]
 
     def is_source(
         self,
@@ -262,7 +245,8 @@ class ChangedLines:
         if score < MIN_MOVE_SCORE and (context_score < MOVE_CONTEXT_SCORE or not has_same_suffix):
             return False
         is_into_code = _is_code(path) and not _is_code(removed.path)
-        is_repeated = removed.features.key in self._keys_of_several_files
+        equal = self.removed.find_equal(removed.features.key)
+        is_repeated = any(self.removed[position].file != removed.file for position in equal)
         is_doubtful = is_into_code or is_repeated or not has_same_suffix
         return context_score >= (DOUBTFUL_MOVE_CONTEXT_SCORE if is_doubtful else FILE_CONTEXT_SCORE)
 
@@ -273,13 +257,13 @@ class ChangedLines:
         the best score continues the removed line.
         """
         key = removed.features.key
-        added = self._added_by_key.get(key, [])
-        if len(added) <= len(self._removed_by_key[key]):
+        added = self.added.find_equal(key)
+        if len(added) <= len(self.removed.find_equal(key)):
             return 0.0
         if removed not in self._best_context_scores:
             self._best_context_scores[removed] = max(
                 compute_context_score(line.lines, line.number, removed.lines, removed.number)
-                for line in added[:MAX_CANDIDATES]
+                for line in map(self.added.__getitem__, added[:MAX_CANDIDATES])
             )
         return self._best_context_scores[removed]
 
@@ -304,45 +288,54 @@ class ChangedLines:
 
     def _find_successors(self, removed: ChangedLine) -> list[ChangedLine]:
         """Return the added lines of a removed line's block, and the added lines of its file that share a rare word."""
-        file = removed.file
-        if file not in self._added_by_word:
-            self._added_by_word[file] = WordIndex(
-                (line.text, line) for line in self._added_by_file.get(file, ())
-            )
+        file_positions = self.added.files.get(removed.file, range(0))
+        if removed.file not in self._added_by_word:
+            texts = self.added.texts[file_positions.start : file_positions.stop]
+            self._added_by_word[removed.file] = WordIndex(texts, file_positions)
         if removed not in self._successors:
-            by_word = self._added_by_word[file].find_by_rare_words(removed.features)
-            block = self._added_by_block.get(removed.block, ())[:MAX_BLOCK_LINES]
-            self._successors[removed] = list(dict.fromkeys(chain(by_word, block)))
+            by_word = self._added_by_word[removed.file].find_by_rare_words(removed.features)
+            block = self.added.blocks.get(removed.block, range(0))[:MAX_BLOCK_LINES]
+            positions = dict.fromkeys(chain(by_word, block))
+            self._successors[removed] = [self.added[position] for position in positions]
         return self._successors[removed]
 
     def _shares_unique_literal(self, features: LineFeatures, removed: ChangedLine) -> bool:
         """Check whether a line has a literal that only this removed line and one added line of the commit have."""
         return any(
-            literal in features.words and literal in self._unique_literals
+            literal in features.words and self._is_unique(literal)
             for literal in extract_literals(removed.text)
         )
+
+    def _is_unique(self, literal: str) -> bool:
+        """Check whether exactly one removed and one added line have a literal."""
+        if literal not in self._unique_literals:
+            sides = self.removed, self.added
+            self._unique_literals[literal] = all(side.has_once(literal) for side in sides)
+        return self._unique_literals[literal]
 
 
 def load_changed_lines(repository: Repository, changes: Sequence[FileChange]) -> ChangedLines:
     """Return the lines that changes of files remove and add, without files beyond the limits."""
     remaining_lines = MAX_MOVE_LINES
     is_complete = len(changes) <= MAX_MOVE_FILES
-    removed: list[ChangedLine] = []
-    added: list[ChangedLine] = []
+    removed, added = DiffSide(), DiffSide()
     block = 0
     for file, change in enumerate(changes[:MAX_MOVE_FILES]):
         if change.has_same_content or change.kind == "type_changed":
             continue
         versions = load_versions(repository, change)
-        line_count = sum(len(part.removed) + len(part.added) for part in versions.parts)
+        line_count = sum(part.old_count + part.new_count for part in versions.parts)
         if line_count > remaining_lines:
             is_complete = False
             continue
         remaining_lines -= line_count
         old_path = change.old_path or change.path
         for part in versions.parts:
-            removed += [ChangedLine(old_path, versions.old_lines, n, file, block) for n in part.removed]
-            added += [ChangedLine(change.path, versions.lines, n, file, block) for n in part.added]
+            old_start, start = part.old_start, part.new_start
+            removed.add_block(
+                ChangedLine(old_path, versions.old_lines, old_start, file, block), part.old_count
+            )
+            added.add_block(ChangedLine(change.path, versions.lines, start, file, block), part.new_count)
             block += 1
     return ChangedLines(removed, added, is_complete)
 

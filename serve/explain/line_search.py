@@ -27,7 +27,6 @@ from serve.explain.blame import BlamedLine
 from serve.explain.changed_lines import (
     DOUBTFUL_MOVE_CONTEXT_SCORE,
     FILE_CONTEXT_SCORE,
-    MAX_CANDIDATES,
     UnsourcedLine,
     create_file_reader,
     find_blob,
@@ -36,6 +35,7 @@ from serve.explain.changed_lines import (
     read_text,
 )
 from serve.explain.line_similarity import (
+    MAX_CANDIDATES,
     build_key,
     build_keys,
     compute_context_score,

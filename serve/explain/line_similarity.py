@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import chain, islice
 from typing import Final
 
 # A word, or another single character except white space.
@@ -50,6 +51,11 @@ MIN_SEARCHED_NAME_LENGTH: Final = 6
 MIN_WEIGHT: Final = 1.0
 # Entries of each cache, in all about 20 MB in the daemon. A commit with more changed lines replaces all entries.
 CACHE_SIZE: Final = 4_096
+
+# Maximum number of lines with the same text or word that are compared with a line. More frequent words are skipped.
+MAX_CANDIDATES: Final = 40
+# Similar lines are looked up by this many of the rarest words of a line, because similar lines share most words.
+MAX_SEARCH_WORDS: Final = 3
 
 # Rules for a line that is a part of another line, as after a split or a join. The shared words have at least this share
 # of the weight of its words, and at least this weight in all, because many lines have a single word of another.
@@ -366,3 +372,58 @@ def _iter_nonblank(lines: Sequence[str], index: int, step: int) -> Iterator[Line
         if features.key:
             yield features
         index += step
+
+
+class WordIndex:
+    """Index of lines by their words. The lines are searched for a word at its first lookup.
+
+    `numbers`: for each line, the number by which it is returned. `is_excluded`: returns whether to leave out a line, by
+    its number.
+    """
+
+    def __init__(
+        self, texts: Sequence[str], numbers: Sequence[int], is_excluded: Callable[[int], bool] | None = None
+    ) -> None:
+        self._texts = texts
+        self._numbers = numbers
+        self._is_excluded = is_excluded
+        self._words: dict[int, frozenset[str]] = {}  # by the position of a line, once extracted
+        self._numbers_by_word: dict[str, list[int]] = {}
+
+    def find_by_rare_words(self, features: LineFeatures) -> Iterator[int]:
+        """Yield the lines that share one of the rarest words of a line, each once. Common words are left out."""
+        counts = ((len(self._find(word)), word) for word in features.words)
+        rare_words = sorted((count, word) for count, word in counts if 0 < count <= MAX_CANDIDATES)
+        found = (self._find(word) for _, word in rare_words[:MAX_SEARCH_WORDS])
+        yield from dict.fromkeys(chain.from_iterable(found))
+
+    def _find(self, word: str) -> list[int]:
+        """Return up to MAX_CANDIDATES + 1 lines that have the word. With the extra line, the word is common."""
+        if word not in self._numbers_by_word:
+            numbers = (
+                self._numbers[position]
+                for position in self._find_text(word.casefold())
+                if not (self._is_excluded and self._is_excluded(self._numbers[position]))
+                and word in self._extract_words(position)
+            )
+            self._numbers_by_word[word] = list(islice(numbers, MAX_CANDIDATES + 1))
+        return self._numbers_by_word[word]
+
+    def _find_text(self, folded_text: str) -> Iterator[int]:
+        """Yield the positions of the lines whose folded text contains a text."""
+        position = line_start = 0
+        while (start := self._folded_text.find(folded_text, line_start)) >= 0:
+            position += self._folded_text.count("\n", line_start, start)
+            yield position
+            position, line_start = position + 1, self._folded_text.index("\n", start) + 1
+
+    @cached_property
+    def _folded_text(self) -> str:
+        # `casefold` works character by character, so the folded text of a line with a word has the folded word.
+        return "".join(f"{text}\n" for text in self._texts).casefold()
+
+    def _extract_words(self, position: int) -> frozenset[str]:
+        # This takes a hundred times as long as searching the line for a text.
+        if position not in self._words:
+            self._words[position] = extract_words(self._texts[position])
+        return self._words[position]

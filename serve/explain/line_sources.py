@@ -20,13 +20,11 @@ from pipeline.git.repository import Repository
 from pipeline.interrupts import Deadline
 from serve.explain.changed_lines import (
     MAX_BLOCK_LINES,
-    MAX_CANDIDATES,
     MIN_MOVE_SCORE,
     MIN_MOVE_SCORE_IN_CONTEXT,
     MOVE_ADVANTAGE,
     ChangedLine,
     ChangedLines,
-    WordIndex,
     create_whole_part,
     find_blob,
     group_by_key,
@@ -35,9 +33,11 @@ from serve.explain.changed_lines import (
     read_lines,
 )
 from serve.explain.line_similarity import (
+    MAX_CANDIDATES,
     MIN_WEIGHT,
     WHOLE_ANCHOR_SCORE,
     LineFeatures,
+    WordIndex,
     build_key,
     compute_containment,
     compute_context_score,
@@ -257,14 +257,14 @@ class _FileComparison:
         return group_by_key([self.old_lines[number - 1] for number in numbers], numbers)
 
     @cached_property
-    def _added_by_word(self) -> WordIndex[int]:
-        numbers = chain.from_iterable(part.added for part in self.parts or ())
-        return WordIndex((self.lines[number - 1], number) for number in numbers)
+    def _added_by_word(self) -> WordIndex:
+        numbers = list(chain.from_iterable(part.added for part in self.parts or ()))
+        return WordIndex([self.lines[number - 1] for number in numbers], numbers)
 
     @cached_property
-    def _removed_by_word(self) -> WordIndex[int]:
-        numbers = chain.from_iterable(part.removed for part in self.parts or ())
-        return WordIndex((self.old_lines[number - 1], number) for number in numbers)
+    def _removed_by_word(self) -> WordIndex:
+        numbers = list(chain.from_iterable(part.removed for part in self.parts or ()))
+        return WordIndex([self.old_lines[number - 1] for number in numbers], numbers)
 
     def find_match_in_place(self, number: int, features: LineFeatures) -> _Match | None:
         """Return the best source in the block of a line. For a line outside all blocks, return the unchanged line."""

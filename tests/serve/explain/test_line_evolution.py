@@ -16,9 +16,10 @@ from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, open_repository
 from serve.explain import changed_lines, line_evolution, line_search
 from serve.explain.blame import RevisionBlamer
-from serve.explain.changed_lines import MAX_BLOCK_LINES, MAX_CANDIDATES, UnsourcedLine
+from serve.explain.changed_lines import MAX_BLOCK_LINES, UnsourcedLine
 from serve.explain.explain_change import Explainer
 from serve.explain.line_search import LineSearcher
+from serve.explain.line_similarity import MAX_CANDIDATES
 from serve.explain.line_sources import LineSource, SourceFinder
 from serve.explain_types import EvolutionStep, ExplainAnswer, ExplainDetails, ExplainRequest
 from serve.repositories import locate_index

@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 from serve.explain import changed_lines, line_similarity
 from serve.explain.changed_lines import (
     MAX_BLOCK_LINES,
-    MAX_CANDIDATES,
-    MAX_SEARCH_WORDS,
     ChangedLine,
     ChangedLines,
-    WordIndex,
+    DiffSide,
 )
 from serve.explain.line_similarity import (
+    MAX_CANDIDATES,
     MAX_LINE_CHARACTERS,
+    MAX_SEARCH_WORDS,
     LineFeatures,
+    WordIndex,
     build_key,
     build_keys,
     compute_containment,
@@ -128,10 +129,9 @@ def test_split_name() -> None:
 def build_rewrite(count: int, common: str) -> ChangedLines:
     """Return a rewrite of a file of so many lines: each keeps its number and common words, and changes a word."""
     old, new = ([f"{word}(item_{number}, {common})" for number in range(count)] for word in ("load", "read"))
-    removed, added = (
-        [ChangedLine(b"data.py", lines, number, file=0, block=0) for number in range(1, count + 1)]
-        for lines in (old, new)
-    )
+    removed, added = DiffSide(), DiffSide()
+    for side, lines in ((removed, old), (added, new)):
+        side.add_block(ChangedLine(b"data.py", lines, 1, file=0, block=0), count)
     return ChangedLines(removed, added)
 
 
@@ -164,9 +164,9 @@ def test_keys_of_lines(lines: Sequence[str]) -> None:
 def test_lines_with_a_rare_word(lines: Sequence[str], most: int) -> None:
     """The lines with one of the rarest words are found, whatever their case, and no lines of commoner words."""
     lines = [*lines, 'Sum = readΔΣFile("Some Path here")', "sum of a file", "İstanbul file"]
-    index = WordIndex((line, number) for number, line in enumerate(lines))
+    index = WordIndex(lines, range(len(lines)))
     with pytest.MonkeyPatch.context() as context:
-        context.setattr(changed_lines, "MAX_CANDIDATES", most)
+        context.setattr(line_similarity, "MAX_CANDIDATES", most)
         for line in lines:
             features = extract_features(line)
             by_word = {
@@ -191,7 +191,7 @@ def test_words_are_extracted_once() -> None:
     """The words of a line are extracted once, however many words are looked up in it."""
     extract_features.cache_clear()
     lines = [f"position = find(option_{number})" for number in range(5_000)]
-    index = WordIndex((line, number) for number, line in enumerate(lines))
+    index = WordIndex(lines, range(len(lines)))
     for word in ("it", "on", "po", "op", "in"):  # a part of each line, but a word of none
         assert list(index.find_by_rare_words(extract_features(f"{word} = {word}"))) == []
     assert extract_features.cache_info().misses <= len(lines) + 5
