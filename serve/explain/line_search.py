@@ -147,6 +147,7 @@ class LineSearcher:
         for line in lines:
             self._texts_by_commit[line.commit_sha].add(line.text.strip())
         self._repeated_keys.clear()
+        self.load_candidates(lines)  # one search of the index, also for the leads
         texts = self._limit([line.searched_text for line in lines])
         with self._note_errors():
             candidates = dict(
@@ -257,9 +258,11 @@ class LineSearcher:
         text = self._read_text(sha, path)
         if term not in text:  # many times as fast as a regular expression
             return 0
-        start = r"\b" if re.match(r"\w", term) else ""
-        end = r"\b" if re.search(r"\w$", term) else ""
-        return len(re.findall(start + re.escape(term) + end, text))
+        escaped_term = re.escape(term)
+        # The term comes first, because `re` quickly finds texts that a pattern starts with.
+        no_word_before = rf"(?<!\w{escaped_term})" if re.match(r"\w", term) else ""
+        no_word_after = r"(?!\w)" if re.search(r"\w$", term) else ""
+        return len(re.findall(escaped_term + no_word_before + no_word_after, text))
 
     def _read_text(self, sha: str, path: bytes) -> str:
         return self._read_blob(find_blob(self.repository, sha, path))

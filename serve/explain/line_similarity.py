@@ -409,18 +409,36 @@ class WordIndex:
             self._numbers_by_word[word] = list(islice(numbers, MAX_CANDIDATES + 1))
         return self._numbers_by_word[word]
 
-    def _find_text(self, folded_text: str) -> Iterator[int]:
-        """Yield the positions of the lines whose folded text contains a text."""
-        position = line_start = 0
-        while (start := self._folded_text.find(folded_text, line_start)) >= 0:
-            position += self._folded_text.count("\n", line_start, start)
+    def _find_text(self, folded_word: str) -> Iterator[int]:
+        """Yield the positions of the lines that may have a word."""
+        folded_text, position, line_start = self._folded_text, 0, 0
+        start = folded_text.find(folded_word)
+        while start >= 0:
+            end = start + len(folded_word)
+            if self._is_inside_word(start, end):
+                start = folded_text.find(folded_word, start + 1)
+                continue
+            position += folded_text.count("\n", line_start, start)
             yield position
-            position, line_start = position + 1, self._folded_text.index("\n", start) + 1
+            position, line_start = position + 1, folded_text.index("\n", start) + 1
+            start = folded_text.find(folded_word, line_start)
+
+    def _is_inside_word(self, start: int, end: int) -> bool:
+        """Check quickly whether a part of the text is inside a longer word, such as `port` in `import`."""
+        text = self._text
+        if len(text) != len(self._folded_text):
+            return False
+        starts_inside = text[start].islower() and text[start - 1 : start].isalpha()
+        return starts_inside or (text[end - 1].islower() and text[end].islower())
+
+    @cached_property
+    def _text(self) -> str:
+        return "".join(f"{text}\n" for text in self._texts)
 
     @cached_property
     def _folded_text(self) -> str:
         # `casefold` works character by character, so the folded text of a line with a word has the folded word.
-        return "".join(f"{text}\n" for text in self._texts).casefold()
+        return self._text.casefold()
 
     def _extract_words(self, position: int) -> frozenset[str]:
         # This takes a hundred times as long as searching the line for a text.
