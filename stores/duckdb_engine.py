@@ -36,6 +36,7 @@ LOW_MEMORY_LIMITS: Final = ("96MB", "256MB", MEMORY_LIMIT)
 # More threads do not make a batch faster, and the encoder uses the other cores.
 WRITER_THREADS: Final = 1
 READER_THREADS: Final = 4
+MAX_READER_THREADS: Final = min(READER_THREADS, os.cpu_count() or 1)
 
 # Engines without attached files, for the next readers. A fifth engine removes the oldest one, which closes it.
 _idle_engines: Final[deque[tuple[IndexLocation, duckdb.DuckDBPyConnection]]] = deque(maxlen=4)
@@ -87,16 +88,22 @@ def _start_writer_engine(location: IndexLocation) -> duckdb.DuckDBPyConnection:
 @contextmanager
 def open_reader_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield an engine for one reader, an idle one if possible. If the body fails, close it."""
-    engine = _take_idle_engine(location) or start_engine(location, min(READER_THREADS, os.cpu_count() or 1))
+    engine = _take_idle_engine(location) or start_engine(location, MAX_READER_THREADS)
     try:
         yield engine
     except BaseException:
         engine.close()
         raise
     if _can_attach(engine):
+        set_threads(engine, MAX_READER_THREADS)  # a reader may have lowered it
         _idle_engines.append((location, engine))
     else:
         engine.close()
+
+
+def set_threads(connection: duckdb.DuckDBPyConnection, threads: int) -> None:
+    """Set the number of threads that an engine uses for all of its connections."""
+    connection.execute(f"SET threads = {threads}")
 
 
 def _can_attach(engine: duckdb.DuckDBPyConnection) -> bool:

@@ -164,7 +164,7 @@ def _open_reader(
     reason = ""
     if location is not None:
         try:
-            index = stack.enter_context(reader_pools.acquire(location, wait=LOCK_WAIT_SECONDS))
+            index = stack.enter_context(reader_pools.acquire(location, wait=LOCK_WAIT_SECONDS, threads=1))
             with index.translate_errors():
                 status = load_index_status(
                     repository, index.connection, location=index.location, index_holder=index.holder

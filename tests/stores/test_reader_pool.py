@@ -17,6 +17,7 @@ import pytest
 from stores import database, history, index_copy, locks, maintenance, writer
 from stores.connections import IndexReaderPool, ReaderPools
 from stores.database import Fingerprint, NotIndexed
+from stores.duckdb_engine import MAX_READER_THREADS
 from stores.index_copy import OpenIndex
 from stores.index_location import IndexLocation
 from stores.locks import IndexBusy
@@ -72,6 +73,23 @@ def location(tmp_path: Path) -> IndexLocation:
 def pool(location: IndexLocation) -> Iterator[IndexReaderPool]:
     with closing(IndexReaderPool(location)) as new_pool:
         yield new_pool
+
+
+def test_threads_of_readers(location: IndexLocation, pool: IndexReaderPool) -> None:
+    """DuckDB uses as many threads as the active reader that needs most. A closed index leaves the default."""
+
+    def count_threads(index: OpenIndex) -> int:
+        return database.fetch_int(index.connection, "SELECT current_setting('threads')")
+
+    with pool.acquire(threads=1) as index:
+        assert count_threads(index) == 1
+        with pool.acquire(threads=3) as second, pool.acquire(threads=2) as third:
+            assert [count_threads(reader) for reader in (index, second, third)] == [3, 3, 3]
+    with pool.acquire(threads=1) as index:
+        assert count_threads(index) == 1
+    pool.close()
+    with database.open_for_reading(location) as connection:
+        assert database.fetch_int(connection, "SELECT current_setting('threads')") == MAX_READER_THREADS
 
 
 def write(location: IndexLocation, *numbers: int) -> None:
