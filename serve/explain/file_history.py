@@ -87,7 +87,8 @@ class FileHistoryReader:
             with self.index.translate_errors():
                 hunk_ids = dict(self.file_history or ())
                 indexed_shas = hunk_ids.keys() & set(shas)
-                indexed_shas |= history.find_recorded_commits(connection, set(shas) - indexed_shas)
+                if unknown_shas := set(shas) - indexed_shas:
+                    indexed_shas |= history.find_recorded_commits(connection, unknown_shas)
                 if self.file_history is None:
                     return Enrichment(frozenset(indexed_shas))
                 related_shas = find_related_commits(list(hunk_ids), hit_shas)
