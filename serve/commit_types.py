@@ -250,7 +250,7 @@ class ShowAnswer:
     - `files`: the changed files, or the one file whose diff is shown; empty if a file is shown as it was.
     - `file_count`: number of files that the commit changes; None if a file is shown as it was.
     - `diff`, `content`: diff of the requested file, or the file as it was; None if not requested.
-    - `changelog`: first lines that the commit adds to the changelog. They often say more than its message.
+    - `changelog`: first entries that the commit adds to the changelog. They often say more than its message.
     - `limitation`: what could not be shown, or what the answer shows instead.
     """
 

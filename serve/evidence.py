@@ -1,7 +1,7 @@
-"""Evidence about the commits of an answer: references, first release, copies and reverts.
+"""Evidence about the commits of an answer: references, first release, copies, reverts and entries of changelogs.
 
-`EvidenceLoader` combines three sources: commit messages (`serve.references`), git (`pipeline.git.releases`) and the
-index (commits with the same author and date, which may be copies of each other, and messages of reverts).
+`EvidenceLoader` reads commit messages (`serve.references`), tags and merges (`pipeline.git.releases`) and the index.
+The index finds reverts, and possible copies, which are commits with the same author and author date.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -33,28 +33,33 @@ if TYPE_CHECKING:
     from serve.explain_types import ExplainHit
     from serve.find_types import PatternHit
 
-# Maximum number of possible copies that are compared with a commit. Only commits of bots have more.
-MAX_COPY_CANDIDATES: Final = 8
+# Maximum number of possible copies to compare with a commit. Only commits of bots have more possible copies.
+MAX_COMPARED_COPIES: Final = 8
 # Commits with more or larger files are not compared, because that would delay an answer. Copied commits are small.
 MAX_COMPARED_FILES: Final = 100
 MAX_COMPARED_FILE_BYTES: Final = 1 << 20
-# Maximum number of lines of changelogs in the evidence about a commit.
-MAX_CHANGELOG_LINES: Final = 3
-# Minimum number of words of such a line. Headings have fewer.
+# Maximum number of entries of changelogs that are shown for a commit, and maximum length of an entry.
+MAX_CHANGELOG_ENTRIES: Final = 3
+MAX_CHANGELOG_CHARS: Final = 160
+# Minimum number of words of an entry. Headings have fewer.
 MIN_CHANGELOG_WORDS: Final = 3
-# Maximum number of lines that a commit adds to a changelog to describe itself. Releases rewrite more.
+# If a commit adds more lines to a changelog, they describe other commits too, as in a release.
 MAX_CHANGELOG_ADDITIONS: Final = 20
 _REMOTE_URL: Final = re.compile(r"remote\.(?P<remote>.+)\.url")
 # `owner/repo.git` in `https://host/owner/repo.git` and `git@host:owner/repo.git`. The name may have more parts.
 _REMOTE_NAME: Final = re.compile(r"(?:://[^/]+/|^[^/:]+:)/?(?P<name>[^/]+(?:/[^/]+)+)/?$")
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
+_BULLET: Final = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s")
+# Headings and link definitions of Markdown and reStructuredText, and lines below a heading.
+_NO_ENTRY: Final = re.compile(r"\s*(?:#|\.\. |\[[^\]]*\]:)")
+_UNDERLINE: Final = re.compile(r"\s*([=~^*-])\1{2,}\s*$")
 
 Hit = TypeVar("Hit", "PatternHit", "ExplainHit", "ChangeHit", "CommitDetails")
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Evidence about a commit; the fields are as in `PatternHit`."""
+    """Evidence about a commit. `also`: shas of its copies. `reverted_by`: sha of its newest revert, or None."""
 
     references: tuple[Reference, ...] = ()
     release: Release | None = None
@@ -66,14 +71,14 @@ class Evidence:
 class EvidenceLoader:
     """Loader of evidence for one answer.
 
-    `graph_dir`: directory of the index's commit-graph, which makes git faster. `find_candidates`: returns possible
+    `graph_dir`: directory of the index's commit-graph, which makes git faster. `find_possible_copies`: returns possible
     copies of each given commit, by its sha. `find_reverts`: returns the commits that revert the given ones, by the sha
     of the reverted commit. Both are None without an index.
     """
 
     repository: Repository
     graph_dir: Path | None = None
-    find_candidates: Callable[[Sequence[str]], Mapping[str, Sequence[str]]] | None = None
+    find_possible_copies: Callable[[Sequence[str]], Mapping[str, Sequence[str]]] | None = None
     find_reverts: Callable[[Sequence[str]], Mapping[str, str]] | None = None
 
     @cached_property
@@ -94,7 +99,7 @@ class EvidenceLoader:
 
     @property
     def is_complete(self) -> bool:
-        """False if the releases or merges could not be loaded, so that a later answer may have more evidence."""
+        """True if the releases and the merges were loaded. Otherwise, a later answer may have more evidence."""
         return self._loaded_releases is not None and self._loaded_merges is not None
 
     @cached_property
@@ -106,9 +111,9 @@ class EvidenceLoader:
 
     @cached_property
     def merges(self) -> Mapping[str, str]:
-        """Merge that brought a commit into HEAD's first-parent history, by the sha of the commit.
+        """Merges, by the sha of each commit that they brought into HEAD's first-parent history.
 
-        It has only commits of merged branches. It is empty if the merges could not be loaded.
+        The commits of the first-parent history itself are left out. Empty if the merges could not be loaded.
         """
         return self._loaded_merges or {}
 
@@ -162,7 +167,7 @@ class EvidenceLoader:
     ) -> frozenset[str]:
         """Return the commits whose message names one of the numbers, or whose pull request has one of the numbers.
 
-        A number counts only if a message closes it or calls it a pull request; otherwise it may be a color (`#333`).
+        A number that no message closes or calls a pull request is ignored, because `#333` may be a color.
 
         `numbers`: issues and pull requests, such as `#12`. `load_messages`: gets the digits of these numbers, and
         returns the messages that may refer to one of them, by commit sha.
@@ -187,15 +192,14 @@ class EvidenceLoader:
     def find_copies(self, shas: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return for each commit its copies, which are other commits with the same patch.
 
-        A commit without possible copies is left out. A commit whose possible copies all have other patches has an empty
-        tuple.
+        Commits without possible copies are left out. The tuple is empty if no possible copy has the same patch.
         """
         new_shas = [sha for sha in shas if sha not in self._possible_copies]
-        if self.find_candidates and new_shas:
-            found = self.find_candidates(new_shas)
+        if self.find_possible_copies and new_shas:
+            found = self.find_possible_copies(new_shas)
             self._possible_copies.update({sha: found.get(sha, ()) for sha in new_shas})
         return {
-            sha: tuple(other for other in others[:MAX_COPY_CANDIDATES] if self._have_same_patch(other, sha))
+            sha: tuple(other for other in others[:MAX_COMPARED_COPIES] if self._have_same_patch(other, sha))
             for sha in shas
             if (others := self._possible_copies.get(sha))
         }
@@ -220,7 +224,7 @@ class EvidenceLoader:
         return {}
 
     def _list_references(self, sha: str, message: str) -> tuple[Reference, ...]:
-        """Return the references of a message. If none is a pull request, put the one that merged the commit first."""
+        """Return the references of a message. If none is a pull request, that of the merge comes first."""
         references = parse_references(message, self.own_names)
         if any(reference.kind == PULL_REQUEST for reference in references) or sha not in self.merges:
             return references
@@ -243,17 +247,39 @@ def describes_commit(path: str, added_lines: int) -> bool:
     return added_lines <= MAX_CHANGELOG_ADDITIONS and is_changelog(path)
 
 
-def select_changelog_lines(diffs: Iterable[str], message: str) -> tuple[str, ...]:
-    """Return the first sentences that diffs of changelogs add, except those that only repeat words of the message."""
+def select_changelog_entries(diffs: Iterable[str], message: str) -> tuple[str, ...]:
+    """Return the first entries that diffs of changelogs add, each cut to `MAX_CHANGELOG_CHARS` characters.
+
+    Headings, and entries that only repeat words of the commit message, are left out.
+    """
     known_words = frozenset(_WORD.findall(message.casefold()))
-    sentences = (
-        line[1:].strip()
-        for diff in diffs
-        for line in diff.split("\n")
-        if line.startswith("+") and len(words := _WORD.findall(line.casefold())) >= MIN_CHANGELOG_WORDS
-        if not known_words.issuperset(words)
+    entries = (
+        entry if len(entry) <= MAX_CHANGELOG_CHARS else f"{entry[:MAX_CHANGELOG_CHARS]}…"
+        for entry in chain.from_iterable(map(_iter_added_entries, diffs))
+        if len(words := _WORD.findall(entry.casefold())) >= MIN_CHANGELOG_WORDS
+        and not known_words.issuperset(words)
     )
-    return tuple(islice(sentences, MAX_CHANGELOG_LINES))
+    return tuple(islice(entries, MAX_CHANGELOG_ENTRIES))
+
+
+def _iter_added_entries(diff: str) -> Iterator[str]:
+    """Yield the entries that begin in added lines, each with its continuation lines.
+
+    An entry begins with a bullet, or with a capital letter below a line that belongs to no entry.
+    """
+    entry: list[str] = []
+    for line in diff.split("\n"):
+        text = line[1:] if line.startswith("+") else ""
+        is_bullet, is_underline = _BULLET.match(text) is not None, _UNDERLINE.match(text) is not None
+        if entry and (is_bullet or is_underline or not text.strip() or _NO_ENTRY.match(text)):
+            is_heading = is_underline and not _BULLET.match(entry[0])
+            if not is_heading:
+                yield " ".join(entry)
+            entry = []
+        if entry or is_bullet or (text.strip()[:1].isupper() and not _NO_ENTRY.match(text)):
+            entry.append(text.strip())
+    if entry:
+        yield " ".join(entry)
 
 
 def parse_remote_names(configuration: Sequence[tuple[str, str]]) -> frozenset[str]:

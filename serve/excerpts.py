@@ -42,7 +42,7 @@ _SCOPED_TITLE: Final = re.compile(r"[a-z]\w*(?:\([^)]*\))?!?: \S")
 
 # Maximum number of files of a search hit in a reduced answer; a compact one has only the shown file.
 MAX_REDUCED_FILES: Final = 3
-# Maximum number of changed lines of a search hit in a reduced answer, and of lines of its changelog.
+# Maximum number of changed lines of a search hit in a reduced answer, and of entries of its changelog.
 MAX_REDUCED_LINES: Final = 2
 # Maximum length of the sentence of a message's body in a reduced answer.
 MAX_SENTENCE_CHARS: Final = 160

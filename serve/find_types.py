@@ -92,7 +92,7 @@ class PatternHit:
     - `reverted_by`: newest reachable commit that reverts the commit and is not reverted itself; None if there is none.
     - `files`: some indexed files of the commit, beginning with `file_path`. `file_count`: number of all its indexed
       files.
-    - `changelog`: first lines that the commit adds to the changelog and that say more than its message.
+    - `changelog`: first entries that the commit adds to the changelog and that say more than its message.
     """
 
     commit_sha: str

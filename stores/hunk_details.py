@@ -1,12 +1,17 @@
-"""Details of hunks and commits for display: diffs and touched symbols; copies and reverts of commits."""
+"""Queries of hunks and commits for display: details, changed files, semantic texts, possible copies and reverts.
+
+A hunk is the diff of one file in one commit.
+"""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import duckdb
@@ -23,13 +28,17 @@ Connection: TypeAlias = duckdb.DuckDBPyConnection
 MAX_CACHED_DIFF_BYTES: Final = 8_000
 # Maximum size of the cache, enough for the diffs of about 50,000 hunks. If they do not fit, none is cached.
 MAX_CACHE_BYTES: Final = 64_000_000
+# Minimum number of digits of a sha in the message of a revert.
+MIN_SHA_DIGITS: Final = 7
+# Maximum number of reverts of reverts that are followed.
+MAX_REVERT_DEPTH: Final = 50
 # Number of diffs that are read at a time.
 _BATCH_ROWS: Final = 2_048
 
 
 @dataclass(frozen=True, slots=True)
 class HunkDetails:
-    """Hunk (the diff of one file in one commit) and its commit.
+    """Hunk and its commit.
 
     `symbols`: distinct names of the symbols that it touched, in stored order.
     """
@@ -48,7 +57,7 @@ class HunkDetails:
 
 
 class HunkSummary(NamedTuple):
-    """Hunk with its numbers of added and removed lines."""
+    """Path of a hunk's file, and how many lines were added and removed."""
 
     hunk_id: int
     file_path: str
@@ -56,23 +65,34 @@ class HunkSummary(NamedTuple):
     removed_lines: int
 
 
-class _Revert(NamedTuple):
-    """Commit that reverts others. `targets`: their shas, maybe shortened. `title`: the quoted subject of one, or ""."""
+class _Commit(NamedTuple):
+    """Commit with the subject of its message."""
 
     commit_sha: str
-    targets: list[str]
-    title: str
+    commit_date: datetime
+    subject: str
 
-    def concerns(self, shas: Iterable[str], titles: Collection[str]) -> bool:
-        """Return whether it may revert one of the commits with these shas and titles."""
+
+class _Revert(NamedTuple):
+    """Commit that reverts others. `targets`: full or abbreviated shas in its message."""
+
+    commit: _Commit
+    targets: list[str]
+
+    @property
+    def title(self) -> str:
+        """Subject of the commit that it reverts, if its message has no sha; empty if that is unknown."""
         if not self.targets:
-            return self.title in titles
-        return any(sha.startswith(target) for sha in shas for target in self.targets)
+            if match := _REVERT_SUBJECT.match(self.commit.subject):
+                return _remove_pull_request_numbers(match[1])
+            if match := _REAPPLY_SUBJECT.match(self.commit.subject):
+                return f'Revert "{_remove_pull_request_numbers(match[1])}"'
+        return ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DiffCache:
-    """Diffs in memory. `row_by_hunk`: index into `texts` by hunk id.
+    """Diffs in memory. `row_by_hunk`: row of the diff in `texts`, by hunk id.
 
     DuckDB stores diffs compressed in blocks of 2,048 rows and decompresses whole blocks. So reading five diffs can cost
     as much as reading ten thousand.
@@ -115,22 +135,26 @@ QUALIFY row_number() OVER (PARTITION BY original.commit_sha ORDER BY other.commi
 ORDER BY other.commit_date, other.commit_sha"""
 # Maximum number of possible copies of a commit. A bot can make thousands of commits with one date, none of them a copy.
 MAX_POSSIBLE_COPIES: Final = 100
-# Messages of reverts, as git and GitHub write them, newest first.
-_SUBJECT: Final = r"regexp_extract(message, '^[^\n]*')"
+# First line of a message.
+_SUBJECT: Final = r"regexp_extract(message, '^[^\r\n]*')"
+# Reverts as git and GitHub write them. A quoted message of an earlier revert (`> This ...`) does not count.
 _REVERTS: Final = rf"""
-SELECT commit_sha, regexp_extract_all(message, 'This reverts commit ([0-9a-f]{{7,64}})', 1), {_SUBJECT}
+SELECT commit_sha, commit_date, {_SUBJECT},
+       regexp_extract_all(message, '(?m)^[ \t]*This reverts commit ([0-9a-f]{{7,64}})\b', 1)
 FROM commits
-WHERE contains(message, 'This reverts commit ') OR starts_with(message, 'Revert "')
-ORDER BY commit_date DESC, commit_sha"""
-_SUBJECTS: Final = f"SELECT {_SUBJECT} FROM commits WHERE commit_sha IN ({{commits}})"
-# Commits whose message starts with a title, and that are not later than a given commit, newest first.
-_EARLIER_COMMITS: Final = f"""
-SELECT commit_sha, {_SUBJECT} FROM commits
-WHERE starts_with(message, $title) AND commit_date <= (SELECT commit_date FROM commits WHERE commit_sha = $revert)
-ORDER BY commit_date DESC, commit_sha"""
-_REVERTED_TITLE: Final = re.compile(r'Revert "(.*)"')
+WHERE contains(message, 'This reverts commit ')
+      OR starts_with(message, 'Revert "') OR starts_with(message, 'Reapply "')"""
+_SUBJECTS: Final = (
+    f"SELECT commit_sha, commit_date, {_SUBJECT} FROM commits WHERE commit_sha IN ({{commits}})"
+)
+# Commits whose message starts with a title, oldest first.
+_COMMITS_WITH_TITLE: Final = f"""
+SELECT commit_sha, commit_date, {_SUBJECT} FROM commits WHERE starts_with(message, $title)
+ORDER BY commit_date, commit_sha DESC"""
+_REVERT_SUBJECT: Final = re.compile(r'Revert "(.+)"')
+_REAPPLY_SUBJECT: Final = re.compile(r'Reapply "(.+)"')
 # Numbers of pull requests that GitHub adds to a subject.
-_PULL_REQUESTS: Final = re.compile(r"(?: \(#\d+\))+$")
+_PULL_REQUEST_NUMBERS: Final = re.compile(r"(?: \(#\d+\))+$")
 _SHORT_DIFFS: Final = "SELECT hunk_id, diff FROM hunks WHERE strlen(diff) <= {longest}"
 
 
@@ -197,7 +221,8 @@ def find_possible_copies(
 ) -> dict[str, list[str]]:
     """Return for each of these commits the other reachable commits with its author and author date, oldest first.
 
-    Only the oldest `MAX_POSSIBLE_COPIES` are considered. Merges and commits without a possible copy are left out.
+    Only the oldest `MAX_POSSIBLE_COPIES` of each commit are considered. Merges and commits without a possible copy are
+    left out.
     """
     if not shas:
         return {}
@@ -216,52 +241,86 @@ def find_possible_copies(
 def find_reverts(
     connection: Connection, reachability: ReachabilityDelta, shas: Sequence[str]
 ) -> dict[str, str]:
-    """Return, for each of these commits that a reachable commit reverts, the newest such commit.
+    """Return the newest reachable revert of each commit. Commits that are not reverted are left out.
 
-    A revert that is itself reverted does not count. If the message of a revert names no commit, it reverts the last
-    earlier commit with the subject that it quotes.
+    A revert that is itself reverted does not count. A revert whose message names no sha reverts the newest earlier
+    commit with the subject that it quotes.
     """
     rows = connection.execute(_REVERTS).fetchall() if shas else []
-    reverts = [_Revert(sha, targets, _parse_reverted_title(subject)) for sha, targets, subject in rows]
-    titles = _load_titles(connection, shas) if any(not revert.targets for revert in reverts) else set()
-    if not any(revert.concerns(shas, titles) for revert in reverts):
+    if not rows:
         return {}
-    is_reachable = build_reachability_test(connection, reachability)
-    revert_by_target: dict[str, str] = {}  # by the sha, or the start of the sha, of the reverted commit
-    for revert in reverts:
-        if not is_reachable(revert.commit_sha) or _find_revert(revert_by_target, revert.commit_sha):
-            continue
-        targets = revert.targets
-        if not targets and (revert.title in titles or revert.title.startswith("Revert ")):
-            targets = _find_last_with_title(connection, revert)
-        for target in targets:
-            revert_by_target.setdefault(target, revert.commit_sha)
-    return {sha: other for sha in shas if (other := _find_revert(revert_by_target, sha))}
+    reverts = [_Revert(_Commit(*columns), targets) for *columns, targets in rows]
+    finder = _RevertFinder(connection, reachability, reverts)
+    commits = connection.execute(_SUBJECTS.format(commits=format_literals(shas))).fetchall()
+    found = {commit.commit_sha: finder.find(commit) for commit in map(_Commit._make, commits)}
+    return {sha: revert for sha, revert in found.items() if revert}
 
 
-def _find_revert(revert_by_target: Mapping[str, str], sha: str) -> str | None:
-    return next((revert for start, revert in revert_by_target.items() if sha.startswith(start)), None)
+class _RevertFinder:
+    """Search for the reverts of single commits among all reverts of a history."""
+
+    def __init__(
+        self, connection: Connection, reachability: ReachabilityDelta, reverts: Iterable[_Revert]
+    ) -> None:
+        self._connection = connection
+        self._reachability = reachability
+        self._by_target: dict[str, list[_Commit]] = defaultdict(
+            list
+        )  # key: start of the sha, of MIN_SHA_DIGITS
+        self._by_title: dict[str, list[_Commit]] = defaultdict(list)
+        self._targets: dict[str, list[str]] = {}
+        self._commits_with_title: dict[str, list[_Commit]] = {}
+        for commit, targets in reverts:
+            self._targets[commit.commit_sha] = targets
+            for target in targets:
+                self._by_target[target[:MIN_SHA_DIGITS]].append(commit)
+            if title := _Revert(commit, targets).title:
+                self._by_title[title].append(commit)
+
+    @cached_property
+    def _is_reachable(self) -> Callable[[str], bool]:
+        return build_reachability_test(self._connection, self._reachability)
+
+    def find(self, commit: _Commit, *, depth: int = 0) -> str | None:
+        """Return the newest reachable revert of a commit that is not reverted itself; None if there is none."""
+        if depth > MAX_REVERT_DEPTH:
+            return None
+        title = _remove_pull_request_numbers(commit.subject)
+        candidates = [
+            *self._by_target.get(commit.commit_sha[:MIN_SHA_DIGITS], ()),
+            *self._by_title.get(title, ()),
+        ]
+        candidates.sort(key=lambda revert: (revert.commit_date, revert.commit_sha), reverse=True)
+        for revert in candidates:
+            if not self._reverts(revert, commit, title) or not self._is_reachable(revert.commit_sha):
+                continue
+            if self.find(revert, depth=depth + 1) is None:
+                sha: str = revert.commit_sha
+                return sha
+        return None
+
+    def _reverts(self, revert: _Commit, commit: _Commit, title: str) -> bool:
+        if targets := self._targets[revert.commit_sha]:
+            return any(commit.commit_sha.startswith(target) for target in targets)
+        commits = self._load_commits_with_title(title)
+        count = bisect_right(commits, revert.commit_date, key=lambda other: other.commit_date)
+        return count > 0 and commits[count - 1].commit_sha == commit.commit_sha
+
+    def _load_commits_with_title(self, title: str) -> list[_Commit]:
+        """Return the reachable commits whose subject is a title, apart from numbers of pull requests, oldest first."""
+        if title not in self._commits_with_title:
+            rows = self._connection.execute(_COMMITS_WITH_TITLE, {"title": title}).fetchall()
+            self._commits_with_title[title] = [
+                commit
+                for commit in map(_Commit._make, rows)
+                if _remove_pull_request_numbers(commit.subject) == title
+                and self._is_reachable(commit.commit_sha)
+            ]
+        return self._commits_with_title[title]
 
 
-def _load_titles(connection: Connection, shas: Collection[str]) -> set[str]:
-    rows = connection.execute(_SUBJECTS.format(commits=format_literals(shas))).fetchall()
-    return {_remove_pull_requests(subject) for (subject,) in rows}
-
-
-def _find_last_with_title(connection: Connection, revert: _Revert) -> list[str]:
-    """Return the last commit before a revert with the title that the revert quotes; empty if there is none."""
-    parameters = {"title": revert.title, "revert": revert.commit_sha}
-    rows = connection.execute(_EARLIER_COMMITS, parameters).fetchall()
-    return [sha for sha, subject in rows if _remove_pull_requests(subject) == revert.title][:1]
-
-
-def _parse_reverted_title(subject: str) -> str:
-    match = _REVERTED_TITLE.match(subject)
-    return _remove_pull_requests(match[1]) if match else ""
-
-
-def _remove_pull_requests(subject: str) -> str:
-    return _PULL_REQUESTS.sub("", subject)
+def _remove_pull_request_numbers(subject: str) -> str:
+    return _PULL_REQUEST_NUMBERS.sub("", subject)
 
 
 def load_semantic_texts(connection: Connection, hunk_ids: Sequence[int]) -> list[str]:

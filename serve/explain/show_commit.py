@@ -32,7 +32,7 @@ from serve.commit_types import (
     ShowRequest,
 )
 from serve.errors import BadRequest
-from serve.evidence import EvidenceLoader, describes_commit, select_changelog_lines
+from serve.evidence import EvidenceLoader, describes_commit, select_changelog_entries
 from serve.excerpts import CHARS_PER_TOKEN, get_subject
 from serve.explain.file_history import LOCK_WAIT_SECONDS
 from serve.explain.target import MAX_FILE_BYTES, find_similar_files, list_candidate_paths
@@ -249,7 +249,7 @@ def _add_evidence(commit: CommitDetails, repository: Repository, home: Path | No
                 shas = [commit.commit_sha]
                 candidates = hunk_details.find_possible_copies(index.connection, reachability, shas)
                 reverts = hunk_details.find_reverts(index.connection, reachability, shas)
-    return replace(loader, find_candidates=lambda _: candidates, find_reverts=lambda _: reverts).add_to(
+    return replace(loader, find_possible_copies=lambda _: candidates, find_reverts=lambda _: reverts).add_to(
         [commit]
     )[0]
 
@@ -266,7 +266,7 @@ def _add_files(answer: ShowAnswer, repository: Repository) -> ShowAnswer:
         answer,
         files=tuple(comparison.file for comparison in comparisons),
         file_count=len(changes),
-        changelog=select_changelog_lines(
+        changelog=select_changelog_entries(
             (item.diff for item in comparisons if describes_commit(item.file.path, item.file.added or 0)),
             answer.commit.commit_message,
         ),

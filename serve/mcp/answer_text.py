@@ -1,6 +1,6 @@
-"""Text of answers for models: Markdown with quoted messages and fenced diffs, which costs half the tokens of JSON.
+"""Text and structured content of answers for language models.
 
-Also the structured content of answers.
+The text is Markdown with quoted messages and fenced diffs. It costs half the tokens of JSON.
 
 Messages, names and diffs come from the authors of commits and must not look like text of this program. So bodies of
 messages are quoted and diffs fenced; subjects, authors and paths follow a fixed prefix on their line. Control
@@ -46,27 +46,25 @@ from serve.text import (
 )
 from stores.errors import LineageError
 
-# Maximum characters of a line of code in the evolution of lines, or of a subject in the history of a symbol.
+# Maximum characters of a line of code among earlier commits and leads, and of a subject in the history of a symbol.
 MAX_LINE_CHARS: Final = 80
-# Maximum characters of a line of a changelog.
-MAX_CHANGELOG_CHARS: Final = 160
-# Maximum number of listed files of one of several commits, and maximum length of its message.
+# In a call about several commits: maximum number of files, and of characters of the message, of each commit.
 MAX_REDUCED_FILES: Final = 5
 MAX_REDUCED_MESSAGE: Final = 600
-# Maximum difference of the dates of author and commit with which only that of the author is shown.
+# If the dates of author and commit differ by more than this, both are shown.
 MAX_DELAY: Final = timedelta(days=30)
 _BACKTICKS: Final = re.compile(r"`{3,}")
 
 
 class HitsResult(BaseModel):
-    """Structured content of an answer with hits, in its JSON form. Answers to lists have further fields."""
+    """Structured content of an answer with hits, as JSON types. Answers to several queries have other fields."""
 
     hits: list[dict[str, Any]] = []
     meta: dict[str, Any] = Field({}, alias="_meta")
 
 
 class ShowResult(BaseModel):
-    """Structured content of a `ShowAnswer`, in its JSON form. Answers to lists have other fields."""
+    """Structured content of a `ShowAnswer`, as JSON types. Answers about several commits have other fields."""
 
     commit: dict[str, Any] = {}
     files: list[dict[str, Any]] = []
@@ -75,9 +73,9 @@ class ShowResult(BaseModel):
 
 
 def format_find_answer(answer: FindAnswer, places: Mapping[str, str] | None = None) -> str:
-    """Return the text of an answer of `find_pattern`: the hits, what was read from the query, and the hint.
+    """Return the text of an answer of `find_pattern`: the hits, the hints in the query, and the note.
 
-    `places`: sha of each hit whose patch the text above shows already -> place of that patch, such as `query 1, hit 2`.
+    `places`: for each hit whose patch is already shown, by sha, where it is shown, such as `query 1, hit 2`.
     """
     lines = [
         line
@@ -111,7 +109,7 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
         lines.append(LEADS_HEADING)
         lines += map(_format_lead, details.leads)
     lines += _format_omission(details.omitted_items or 0, "list item")
-    # If the index is missing or behind HEAD, the hint says so, and what to do.
+    # If the index is missing or behind HEAD, the hint says so already, so this limitation is omitted.
     is_behind = answer.meta.index_status.commits_behind_head > 0
     enrichment_limitation = None if is_behind else details.enrichment_limitation
     notes = (details.limitation, details.evolution_limitation, enrichment_limitation)
@@ -123,7 +121,7 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
 
 
 def format_search_answer(answer: ChangeSearchAnswer) -> str:
-    """Return the text of an answer of `search_changes`: the count, the commits, then the notes."""
+    """Return the text of an answer of `search_changes`: count, commits, last commit of a cut list, and notes."""
     details = answer.meta.search
     lines = [
         f"{details.count_phrase}, {details.order} first" if details.commits > 1 else details.count_phrase
@@ -180,7 +178,7 @@ def format_related_answer(answer: RelatedAnswer) -> str:
 
 
 def build_content(answer_fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the structured content of an answer, given in its JSON form."""
+    """Return the structured content of an answer. `answer_fields`: the answer as JSON types."""
     return {"hits": answer_fields["hits"], "_meta": answer_fields["meta"]}
 
 
@@ -190,12 +188,12 @@ def format_note(note: str) -> str:
 
 
 def describe_error(error: LineageError) -> str:
-    """Return the message and the hint of an error in one paragraph, with the path argument in commands."""
+    """Return the message and the hint of an error in one paragraph. Its commands get the path of the call."""
     return add_path_to_commands(f"{error.message} {error.hint}".strip())
 
 
 def reduce_show_answer(answer: ShowAnswer) -> ShowAnswer:
-    """Cut the answer about one of several commits to MAX_REDUCED_FILES files and MAX_REDUCED_MESSAGE characters.
+    """Cut the files of one of several commits to MAX_REDUCED_FILES, and its message to MAX_REDUCED_MESSAGE characters.
 
     Source files come first. Sign-offs and co-authors are left out. With a diff, keep only the subject of the message
     and the changed lines.
@@ -211,9 +209,9 @@ def reduce_show_answer(answer: ShowAnswer) -> ShowAnswer:
 
 
 def format_show_answer(answer: ShowAnswer, *, is_described: bool = False, is_short: bool = False) -> str:
-    """Return the text of an answer of `show_commit`: the commit, its files, and the text of one of them.
+    """Return the text of an answer of `show_commit`: the commit, its files, and the diff or content of one file.
 
-    `is_described`: the text of an earlier item has the description of the commit, so one line names it. `is_short`: the
+    `is_described`: an earlier item describes the commit, so one line with sha and subject is enough. `is_short`: the
     commit is one of several, so the author's email and the parents are omitted.
     """
     commit, diff, content = answer.commit, answer.diff, answer.content
@@ -245,7 +243,7 @@ def _describe_change_hit(hit: ChangeHit) -> str:
 
 
 def _format_change_files(hit: ChangeHit, copies: Sequence[int]) -> Iterator[str]:
-    """Yield the files and lines of a hit. `copies`: numbers of earlier hits with the same patch; the first is named."""
+    """Yield the files and lines of a hit, or the number of an earlier hit with the same patch (one of `copies`)."""
     if copies:
         yield f"same change as {copies[0]}"
         return
@@ -299,7 +297,7 @@ def _format_pattern_hit(number: int, hit: PatternHit, place: str | None) -> Iter
     """Yield the lines of a hit. `place`: as in `format_find_answer`, so that patch and message are not repeated."""
     subject, *body = _split_message(hit.commit_message)
     repository = f"{escape_line(hit.repository)}: " if hit.repository else ""
-    # Only a reranked hit, which has `matched`, has a probability as its score.
+    # The score is a probability only after reranking. Without reranking, `matched` is None.
     probability = (
         f" ({'weak, ' if hit.weak else ''}{hit.combined_score:.2f})" if hit.matched is not None else ""
     )
@@ -316,8 +314,8 @@ def _format_pattern_hit(number: int, hit: PatternHit, place: str | None) -> Iter
     yield from _fence(hit.diff_excerpt)
 
 
-def _format_changelog(lines: Sequence[str]) -> list[str]:
-    return [f"changelog: {_shorten(line, MAX_CHANGELOG_CHARS)}" for line in lines]
+def _format_changelog(entries: Sequence[str]) -> list[str]:
+    return [f"changelog: {escape_line(entry)}" for entry in entries]
 
 
 def _format_explain_hit(number: int, hit: ExplainHit, previous_path: str) -> Iterator[str]:
@@ -364,10 +362,10 @@ def _format_lead(lead: EvolutionLead) -> str:
     return f"- {lines} {lead.commit_sha[:SHORT_SHA_DIGITS]} {lead.commit_date[:10]} {subject} | {_shorten(lead.text)}"
 
 
-def _shorten(line: str, max_chars: int = MAX_LINE_CHARS) -> str:
-    """Return a line without indentation, cut to `max_chars`."""
+def _shorten(line: str) -> str:
+    """Return a line without indentation, cut to `MAX_LINE_CHARS` characters."""
     text = escape_line(line).strip()
-    return text if len(text) <= max_chars else f"{text[:max_chars]}…"
+    return text if len(text) <= MAX_LINE_CHARS else f"{text[:MAX_LINE_CHARS]}…"
 
 
 def _describe_files(hit: PatternHit) -> str:
@@ -387,9 +385,9 @@ def _format_line_counts(added: int | None, removed: int | None) -> str:
 
 
 def _format_date(commit_date: str, author_date: str | None) -> str:
-    """Return the author's day, and the commit's day in parentheses if it is more than `MAX_DELAY` away from it.
+    """Return the author's day, and the commit's day in parentheses if both differ by more than `MAX_DELAY`.
 
-    `author_date`: None if both are the same day.
+    `author_date`: None if both are on the same day.
     """
     if author_date is None:
         return commit_date[:10]
@@ -400,9 +398,12 @@ def _format_date(commit_date: str, author_date: str | None) -> str:
 
 
 def _split_message(message: str) -> list[str]:
-    """Return the subject and the other lines of a message, without empty lines."""
+    """Return the subject and the other lines of a message, without empty lines.
+
+    The subject has no ` · `, which separates it from the evidence of this program.
+    """
     lines = [escape_line(line).strip() for line in message.strip().split("\n")]
-    return [lines[0] or "(no message)", *filter(None, lines[1:])]
+    return [lines[0].replace(" · ", " - ") or "(no message)", *filter(None, lines[1:])]
 
 
 def _quote(lines: list[str]) -> list[str]:

@@ -139,7 +139,7 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
             elsewhere = sum(map(is_searched, shas))
     # An open index blocks index runs, so references and releases are read from git after the index is closed.
     evidence_loader = replace(
-        loader, find_candidates=lambda _: possible_copies, find_reverts=lambda _: reverts
+        loader, find_possible_copies=lambda _: possible_copies, find_reverts=lambda _: reverts
     )
     hits = evidence_loader.add_to(hits, messages)
     return ChangeSearchAnswer(

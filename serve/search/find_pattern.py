@@ -25,7 +25,7 @@ from pipeline.options import EncoderName
 from serve.api_types import format_author_date, format_rfc3339
 from serve.commit_ranges import resolve_range
 from serve.errors import NeedsRebuild
-from serve.evidence import EvidenceLoader, describes_commit, select_changelog_lines
+from serve.evidence import EvidenceLoader, describes_commit, select_changelog_entries
 from serve.excerpts import truncate_diff
 from serve.find_types import ChangedFile, FindAnswer, FindMeta, FindRequest, PatternHit
 from serve.index_status import (
@@ -189,7 +189,7 @@ class PatternSearcher:
                 source = connection, status.reachability
                 evidence = replace(
                     evidence,
-                    find_candidates=partial(hunk_details.find_possible_copies, *source),
+                    find_possible_copies=partial(hunk_details.find_possible_copies, *source),
                     find_reverts=partial(hunk_details.find_reverts, *source),
                 )
                 load_messages = partial(history.load_messages_with_issue_numbers, *source)
@@ -341,7 +341,7 @@ def _build_hit(
         author_date=format_author_date(details.author_date, details.commit_date),
         files=tuple(ChangedFile(*file[1:]) for file in shown_files),
         file_count=len(files),
-        changelog=select_changelog_lines(
+        changelog=select_changelog_entries(
             (changelog_diffs[file.hunk_id] for file in files if file.hunk_id in changelog_diffs),
             details.commit_message,
         ),

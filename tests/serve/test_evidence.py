@@ -15,7 +15,15 @@ from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository, open_repository
 from serve.api_types import Release
 from serve.commit_types import ChangeHit, ChangeSearchRequest, CommitDetails, ShowRequest
-from serve.evidence import Evidence, EvidenceLoader, parse_remote_names
+from serve.evidence import (
+    MAX_CHANGELOG_ADDITIONS,
+    MAX_CHANGELOG_CHARS,
+    Evidence,
+    EvidenceLoader,
+    describes_commit,
+    parse_remote_names,
+    select_changelog_entries,
+)
 from serve.explain.explain_change import Explainer
 from serve.explain.show_commit import show_commit
 from serve.explain_types import ExplainAnswer, ExplainHit, ExplainRequest
@@ -287,3 +295,28 @@ def test_index_is_closed_while_git_runs(
     else:
         assert show_commit(ShowRequest("HEAD"), repo.path, home=tmp_path).commit
     assert checks == [0]
+
+
+def test_changelog_entries() -> None:
+    """An entry has its continuation lines and is cut; headings, links and the ends of older entries are no entries."""
+    diff = """@@ -1,3 +1,9 @@
+ Changes
++Bug fixes in this release
++-------------------------
++- Close the port
++  of a lost server. {long}
+ - Old entry
++  that goes on and on
++[#1]: https://example.org/some/page
++## Other things and more
++1. Count the ports
++* two words
++Keep the port open
+"""
+    entries = select_changelog_entries([diff.format(long="y" * 200)], "Count all ports: the first")
+    start = "- Close the port of a lost server. "
+    assert entries == (
+        f"{start}{'y' * (MAX_CHANGELOG_CHARS - len(start))}…",
+        "* two words Keep the port open",
+    )
+    assert not describes_commit("CHANGES.md", MAX_CHANGELOG_ADDITIONS + 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from stores import hunk_details
@@ -59,6 +61,27 @@ def test_many_possible_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {sha: len(others) for sha, others in copies.items()} == {shas[3]: 2, shas[4]: 2}
 
 
+def find_reverts(
+    messages: dict[int, str],
+    requested: Sequence[int] | None = None,
+    *,
+    unreachable: Sequence[int] = (),
+    have_same_date: bool = False,
+) -> dict[int, int]:
+    """Return the reverts of the requested commits, by number; by default, of all. Higher numbers are newer."""
+    connection = create_index([SampleHunk(number, "a") for number in messages])
+    connection.executemany(
+        "UPDATE commits SET message = ? WHERE commit_sha = ?",
+        [(message, make_sha(number)) for number, message in messages.items()],
+    )
+    if have_same_date:
+        connection.execute("UPDATE commits SET commit_date = TIMESTAMP '2020-01-01'")
+    numbers = {make_sha(number): number for number in messages}
+    delta = ReachabilityDelta(removed_commits=tuple(map(make_sha, unreachable)))
+    reverts = hunk_details.find_reverts(connection, delta, [*map(make_sha, requested or messages)])
+    return {numbers[sha]: numbers[revert] for sha, revert in reverts.items()}
+
+
 def test_reverts() -> None:
     """A commit is reverted by the newest reachable commit that names its sha, or else its subject.
 
@@ -74,22 +97,34 @@ def test_reverts() -> None:
         7: "Retry all",
         8: f'Revert "Retry all"\n\nThis reverts commit {make_sha(7)}.',
         9: f'Revert "Revert "Retry all""\n\nThis reverts commit {make_sha(8)}.',
-        10: "Keep it",
-        11: 'Revert "Keep it"',
-        12: 'Revert "Revert "Keep it""',
-        13: f"This reverts commit {make_sha(4)}.",
+        10: "Keep it\r\n\r\nbody",
+        11: 'Revert "Keep it"\r\n\r\nbody',
+        12: 'Reapply "Keep it" (#12)',
+        13: f"Undo\n\nThis reverts commit {make_sha(4)}.",
     }
-    connection = create_index([SampleHunk(number, "a") for number in messages])
-    connection.executemany(
-        "UPDATE commits SET message = ? WHERE commit_sha = ?",
-        [(message, make_sha(number)) for number, message in messages.items()],
-    )
-    shas = [make_sha(number) for number in messages]
-    reverts = hunk_details.find_reverts(connection, ReachabilityDelta(), shas)
-    assert {shas.index(sha) + 1: shas.index(revert) + 1 for sha, revert in reverts.items()} == {
-        2: 3, 4: 13, 6: 5, 8: 9, 11: 12,
-    }  # fmt: skip
-    delta = ReachabilityDelta(removed_commits=(make_sha(9), make_sha(13)))
-    reverts = hunk_details.find_reverts(connection, delta, [make_sha(4), make_sha(7)])
-    assert reverts == {make_sha(7): make_sha(8)}
-    assert hunk_details.find_reverts(connection, delta, []) == {}
+    assert find_reverts(messages) == {2: 3, 4: 13, 6: 5, 8: 9, 11: 12}
+    assert find_reverts(messages, [4, 7], unreachable=[9, 13]) == {7: 8}
+    assert find_reverts(messages, [2], unreachable=[2]) == {}
+    assert find_reverts(messages, [1], unreachable=[2]) == {1: 3}
+    assert hunk_details.find_reverts(create_index([SampleHunk(1, "a")]), ReachabilityDelta(), []) == {}
+
+
+def test_quoted_and_unknown_reverts() -> None:
+    """A quoted message of an earlier revert, and one that names no commit of git, revert nothing."""
+    revert = f'Revert "Add it"\n\nThis reverts commit {make_sha(1)}.'
+    restored = f'Revert "Revert "Add it""\n\nThis reverts commit {make_sha(2)}.\n\n> This reverts commit {make_sha(1)}.'
+    assert find_reverts({1: "Add it", 2: revert, 3: restored}) == {2: 3}
+    assert find_reverts({1: "", 2: "Undo\n\nThis reverts commit r1234."}) == {}
+
+
+def test_reverts_of_reverts_in_any_order() -> None:
+    """Whether a revert counts depends neither on its date nor on the other requested commits."""
+    messages = {
+        1: "Add it",
+        3: f"R\n\nThis reverts commit {make_sha(1)}.",
+        2: f"This reverts commit {make_sha(3)}.",
+    }
+    assert find_reverts(messages, have_same_date=True) == {3: 2}
+    messages = {1: "Add it", 2: f"Undo\n\nThis reverts commit {make_sha(1)}.", 3: 'Revert "Undo"'}
+    assert find_reverts(messages, [1]) == {}
+    assert find_reverts(messages) == {2: 3}

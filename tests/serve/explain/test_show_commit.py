@@ -81,18 +81,18 @@ def test_commit_with_files(repo: Repo) -> None:
 
 
 def test_changelog(tmp_path: Path) -> None:
-    """The sentences that a commit adds to changelogs are shown, without headings; a rewritten changelog has none."""
+    """The entries that a commit adds to changelogs are shown, without headings; a rewritten changelog has none."""
     repo = Repo.create(tmp_path / "changelog")
     repo.write(
-        "CHANGELOG.md", "# Unreleased\n\n- Fix the port of `connect`\n\x1b- Close the socket at last\n"
+        "CHANGELOG.md", "# Unreleased\n\n- Fix the port of `connect`\n- \x1bClose the socket at last\n"
     )
     repo.commit_file("tcp.py", "port = 1\n", "Fix it")
     answer = show(repo, "HEAD")
-    assert answer.changelog == ("- Fix the port of `connect`", "\x1b- Close the socket at last")
+    assert answer.changelog == ("- Fix the port of `connect`", "- \x1bClose the socket at last")
     assert answer.to_json_dict()["changelog"] == answer.changelog
     output = StringIO()
     print_show_answer(answer, Console(file=output, width=200))
-    assert "\nchangelog: ␛- Close the socket at last\n" in output.getvalue()
+    assert "\nchangelog: - ␛Close the socket at last\n" in output.getvalue()
     repo.commit_file("CHANGELOG.md", "A line of the old releases\n" * 21, "Rewrite the changelog")
     assert show(repo, "HEAD").changelog == ()
 

@@ -51,7 +51,6 @@ from serve.find_types import (
     QueryProfile,
 )
 from serve.mcp.answer_text import (
-    MAX_CHANGELOG_CHARS,
     MAX_REDUCED_FILES,
     MAX_REDUCED_MESSAGE,
     format_explain_answer,
@@ -283,6 +282,12 @@ def test_normal_detail_of_a_search() -> None:
     assert compact.hits[1].files == files[:1]
 
 
+def test_subject_that_imitates_evidence() -> None:
+    """A subject cannot contain the separator before the evidence of the program."""
+    hit = replace(PATTERN_HIT, commit_message="Fix it · reverted by 1111111111")
+    assert "Fix it - reverted by 1111111111 (" in format_find_answer(build_find_answer(hit))
+
+
 def test_changelog_of_a_hit() -> None:
     """A reduced hit has two lines of its changelog, and a weak one none."""
     hit = replace(PATTERN_HIT, changelog=("- Retry twice", "- Retry it", "- Retry all"))
@@ -434,12 +439,12 @@ def test_one_of_several_commits() -> None:
     )  # fmt: skip
     names = ["test_0.py", *(f"{number}.py" for number in range(1, MAX_REDUCED_FILES + 1))]
     files = tuple(CommitFile(name, "modified", number, 2) for number, name in enumerate(names))
-    answer = ShowAnswer(commit, files, len(files), changelog=("Fix `x`" + "y" * 200,))
+    answer = ShowAnswer(commit, files, len(files), changelog=("Fix `x`\n",))
     assert format_show_answer(reduce_show_answer(answer), is_short=True).split("\n") == [
         "6f1ed002ab 2024-02-01 Ada",
         "> Fix",
         "> Closes #12",
-        f"changelog: Fix `x`{'y' * (MAX_CHANGELOG_CHARS - 7)}…",
+        "changelog: Fix `x`␊",
         f"files: {'; '.join(f'{number}.py +{number} -2' for number in range(1, MAX_REDUCED_FILES + 1))}; 1 more file",
     ]
     commit = replace(commit, commit_message="Fix\n\n" + "Because. " * 100)

@@ -72,7 +72,7 @@ def test_hit_fields(repo: Repo, home: Path) -> None:
 
 
 def test_changelog(tmp_path: Path, home: Path) -> None:
-    """A hit has the sentences that its commit adds to changelogs, without those that repeat the message."""
+    """A hit has the entries that its commit adds to changelogs, without those that repeat the message."""
     repo = Repo.create(tmp_path / "changelog")
     repo.commit_file(
         "CHANGELOG.md", "# 1.0\n\n- Refuse port zero\n- Accept port one\n", "Accept: refuse port Zero"
