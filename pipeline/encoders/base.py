@@ -63,22 +63,26 @@ class Encoder(Protocol):
         ...
 
 
-class OnnxEncoder:
-    """Bundled int8 all-MiniLM-L6-v2, loaded at the first text. Several threads may encode at once.
+class TextModel(Protocol):
+    """Loaded model."""
 
-    Unpickling returns the encoder that all tasks of the process share.
+    def embed(self, text: str) -> NDArray[np.float32]:
+        """Return the unit vector of a text."""
+        ...
+
+
+class LazyEncoder:
+    """Encoder that loads its model at the first text, and encodes each text alone. Several threads may encode at once.
+
+    `load`: loads the model.
     """
 
-    name: Final = EMBEDDING_MODEL
     dimension: Final = EMBEDDING_DIMENSION
 
-    def __init__(self) -> None:
+    def __init__(self, load: Callable[[], TextModel]) -> None:
+        self._load = load
         self._load_lock = Lock()
-        self._model: _Model | None = None
-
-    def __reduce__(self) -> tuple[Callable[[], OnnxEncoder], tuple[()]]:
-        """Pickle a call of `get_shared_encoder` instead of the model."""
-        return get_shared_encoder, ()
+        self._model: TextModel | None = None
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return one unit vector per text, in order."""
@@ -86,7 +90,8 @@ class OnnxEncoder:
 
         if not texts:
             return np.empty((0, self.dimension), np.float32)
-        model = self._get_model()
+        with self._load_lock:
+            model = self._model = self._model or self._load()
         return np.stack([model.embed(text) for text in texts])
 
     def unload(self) -> None:
@@ -94,11 +99,18 @@ class OnnxEncoder:
         with self._load_lock:
             self._model = None
 
-    def _get_model(self) -> _Model:
-        with self._load_lock:
-            if self._model is None:
-                self._model = load_model()
-            return self._model
+
+class OnnxEncoder(LazyEncoder):
+    """Bundled int8 all-MiniLM-L6-v2. Unpickling returns the encoder that all tasks of the process share."""
+
+    name: Final = EMBEDDING_MODEL
+
+    def __init__(self) -> None:
+        super().__init__(lambda: load_model())
+
+    def __reduce__(self) -> tuple[Callable[[], OnnxEncoder], tuple[()]]:
+        """Pickle a call of `get_shared_encoder` instead of the model."""
+        return get_shared_encoder, ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,15 @@ word has two of them, and hardly any two words have both in common.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from pipeline.encoders import base
-from pipeline.encoders.base import STATIC_MODEL, sanitize_text
+from pipeline.encoders.base import STATIC_MODEL, LazyEncoder, sanitize_text
 from pipeline.text import count_terms
-from stores.compatibility import EMBEDDING_DIMENSION
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,44 +93,22 @@ class EmbeddingTable:
         return total / np.linalg.norm(total)
 
 
-class StaticEncoder:
-    """Bundled static encoder, loaded at the first text. A text's vector does not depend on the other texts.
+class StaticEncoder(LazyEncoder):
+    """Bundled static encoder. A text's vector does not depend on the other texts.
 
     `file`: table to use instead of the bundled one.
     Unpickling returns the encoder that all tasks of the process share.
     """
 
     name: Final = STATIC_MODEL
-    dimension: Final = EMBEDDING_DIMENSION
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file or base.MODELS_DIR / STATIC_FILE
-        self._load_lock = Lock()
-        self._table: EmbeddingTable | None = None
+        super().__init__(partial(EmbeddingTable.load, self._file))
 
     def __reduce__(self) -> tuple[Callable[[Path], StaticEncoder], tuple[Path]]:
         """Pickle a call of `get_shared_encoder` instead of the table."""
         return get_shared_encoder, (self._file,)
-
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return one unit vector per text, in order."""
-        import numpy as np
-
-        if not texts:
-            return np.empty((0, self.dimension), np.float32)
-        table = self._get_table()
-        return np.stack([table.embed(text) for text in texts])
-
-    def unload(self) -> None:
-        """Free the table's memory. The next text loads the table again."""
-        with self._load_lock:
-            self._table = None
-
-    def _get_table(self) -> EmbeddingTable:
-        with self._load_lock:
-            if self._table is None:
-                self._table = EmbeddingTable.load(self._file)
-            return self._table
 
 
 @cache

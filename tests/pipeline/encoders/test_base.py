@@ -168,7 +168,7 @@ def test_unload_frees_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = OnnxEncoder()
     encoder.unload()
     before = encoder.encode(["retry", "after a timeout"])
-    assert encoder._model is not None
+    assert isinstance(encoder._model, base._Model)
     session = weakref.ref(encoder._model.session)
     encoder.unload()
     assert session() is None

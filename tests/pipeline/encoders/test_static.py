@@ -64,7 +64,7 @@ def test_unload_frees_the_table() -> None:
     encoder = StaticEncoder()
     before = encoder.encode(TEXTS)
     encoder.unload()
-    assert encoder._table is None
+    assert encoder._model is None
     assert encoder.encode(TEXTS).tobytes() == before.tobytes()
 
 
