@@ -71,6 +71,16 @@ class NamedRepository:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadedIndex:
+    """Index in memory: path of the repository, hunks of the largest snapshot, memory, time since the last query."""
+
+    path: str
+    hunks: int
+    bytes: int
+    idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """First release of a commit: the tag with the oldest `date` among the tags that contain the commit."""
 

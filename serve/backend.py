@@ -24,9 +24,8 @@ from serve.find_types import FindAnswer, FindRequest
 if TYPE_CHECKING:
     from pipeline.encoders.base import Encoder
     from pipeline.encoders.cross_encoder import CrossEncoder
-    from serve.api_types import NamedRepository
+    from serve.api_types import LoadedIndex, NamedRepository
     from serve.explain.explain_change import Explainer
-    from serve.search.cache import CachedIndexStats
     from serve.search.find_pattern import PatternSearcher
     from serve.search.rerank import CrossEncoderReranker
 
@@ -220,9 +219,9 @@ class Engine:
         """Explain lines of a file in the repository at `path`; see `Explainer.explain`."""
         return _note_clamped_limit(self._explainer.explain(request, path, cwd), request.k)
 
-    def collect_cache_stats(self) -> tuple[CachedIndexStats, ...]:
-        """Return statistics of every cached index."""
-        return self._searcher.collect_cache_stats() if self._searcher else ()
+    def list_loaded_indexes(self) -> tuple[LoadedIndex, ...]:
+        """Return every index in memory."""
+        return self._searcher.list_loaded_indexes() if self._searcher else ()
 
     def unload(self) -> None:
         """Drop models, indexes and answers from memory. The next request loads what it needs."""

@@ -8,19 +8,16 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from pipeline.options import Precision
-from serve.api_types import NamedRepository
+from serve.api_types import LoadedIndex, NamedRepository
 from serve.errors import BadRequest, NeedsRebuild
 from serve.explain_types import ExplainRequest
 from serve.find_types import FindRequest
 from stores.errors import LineageError
-
-if TYPE_CHECKING:
-    from serve.search.cache import CachedIndexStats
 
 # Errors whose class matters to the client, for the exit code or the MCP error code.
 _ERROR_CLASSES: Final[dict[str, type[LineageError]]] = {
@@ -91,21 +88,6 @@ class ErrorResponse:
     def error(self) -> LineageError:
         """The error that was sent."""
         return _ERROR_CLASSES.get(self.class_name, LineageError)(self.message, hint=self.hint)
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedIndex:
-    """Index that the daemon has loaded: path of the repository, reachable hunks, memory, time since the last call."""
-
-    path: str
-    hunks: int
-    bytes: int
-    idle_seconds: float
-
-    @classmethod
-    def from_cache_stats(cls, stats: CachedIndexStats) -> LoadedIndex:
-        """Convert the statistics of a cached index."""
-        return cls(str(stats.location.path), stats.hunks, stats.bytes, stats.idle_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,9 +193,7 @@ class Service:
             sessions=state.open_sessions,
             resident_bytes=measure_resident_bytes(),
             models=engine.models.names if engine else (),
-            holdings=tuple(
-                map(protocol.LoadedIndex.from_cache_stats, engine.collect_cache_stats() if engine else ())
-            ),
+            holdings=engine.list_loaded_indexes() if engine else (),
         )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from serve.api_types import LoadedIndex
 from serve.index_status import RecordedState, load_recorded_state
 from stores import hunk_details, vector_search
 from stores.connections import ReaderPools
@@ -78,20 +79,6 @@ class SnapshotKey:
     location: IndexLocation
     fingerprint: Fingerprint
     reachability: ReachabilityDelta
-
-
-@dataclass(frozen=True, slots=True)
-class CachedIndexStats:
-    """Statistics of one cached index.
-
-    `hunks`: number of hunks in its largest snapshot. `bytes`: size of all its snapshots in memory. `idle_seconds`: time
-    since the last query.
-    """
-
-    location: IndexLocation
-    hunks: int
-    bytes: int
-    idle_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +174,19 @@ class IndexCache:
             self._metadata.clear()
         self._reader_pools.close_all()
 
-    def collect_stats(self) -> tuple[CachedIndexStats, ...]:
-        """Return the statistics of each cached index, the most recently used one last."""
-        with self._lock:
-            entries = [(key.location, entry) for key, entry in self._entries.items() if entry.loaded_snapshot]
+    def list_loaded(self) -> tuple[LoadedIndex, ...]:
+        """Return each index with a snapshot in memory, the most recently used one last."""
+        indexes: dict[IndexLocation, LoadedIndex] = {}
         now = time.monotonic()
-        locations = dict.fromkeys(location for location, _ in reversed(entries))
-        return tuple(_summarize_entries(location, entries, now) for location in reversed(locations))
+        with self._lock:
+            for key, entry in self._entries.items():
+                if entry.loaded_snapshot:
+                    hunks, bytes_ = len(entry.loaded_snapshot.snapshot.hunks), entry.bytes
+                    if other := indexes.pop(key.location, None):
+                        hunks, bytes_ = max(hunks, other.hunks), bytes_ + other.bytes
+                    path = str(key.location.path)
+                    indexes[key.location] = LoadedIndex(path, hunks, bytes_, now - entry.last_used)
+        return tuple(indexes.values())
 
     def _get_entry(self, key: SnapshotKey) -> _CacheEntry:
         """Return the entry of a key as the most recently used one; create it if there is none."""
@@ -236,17 +229,3 @@ class IndexCache:
 def _get_modification_time(fingerprint: Fingerprint) -> int:
     """Return the time of the last modification of the index, in ns."""
     return max((stamp.modified_ns for stamp in fingerprint if stamp), default=0)
-
-
-def _summarize_entries(
-    location: IndexLocation, entries: list[tuple[IndexLocation, _CacheEntry]], now: float
-) -> CachedIndexStats:
-    """Return the statistics of the index at `location`. `entries`: entries of all indexes. `now`: monotonic time."""
-    own_entries = [entry for entry_location, entry in entries if entry_location == location]
-    snapshots = [entry.loaded_snapshot.snapshot for entry in own_entries if entry.loaded_snapshot]
-    return CachedIndexStats(
-        location,
-        hunks=max(len(snapshot.hunks) for snapshot in snapshots),
-        bytes=sum(entry.bytes for entry in own_entries),
-        idle_seconds=now - max(entry.last_used for entry in own_entries),
-    )

@@ -22,7 +22,7 @@ from pipeline.encoders.base import Encoder, create_bundled_encoder
 from pipeline.git.repository import Repository, open_repository
 from pipeline.interrupts import check_cancelled
 from pipeline.options import EncoderName
-from serve.api_types import format_author_date, format_rfc3339
+from serve.api_types import LoadedIndex, format_author_date, format_rfc3339
 from serve.commit_ranges import resolve_range
 from serve.errors import NeedsRebuild
 from serve.evidence import EvidenceLoader, describes_commit, select_changelog_entries
@@ -39,7 +39,7 @@ from serve.index_status import (
     load_index_status,
 )
 from serve.repositories import locate_index
-from serve.search.cache import MAX_BYTES, CachedIndexStats, IndexCache, LoadedSnapshot, SnapshotKey
+from serve.search.cache import MAX_BYTES, IndexCache, LoadedSnapshot, SnapshotKey
 from serve.search.features import compute_features
 from serve.search.query import Query, parse_query, validate_request
 from serve.search.query_hints import (
@@ -227,9 +227,9 @@ class PatternSearcher:
         hits = build_hits(connection, query, results, best_candidates, encoder)
         return FindAnswer(search.evidence.add_to(hits), build_meta(status, query, best_candidates))
 
-    def collect_cache_stats(self) -> tuple[CachedIndexStats, ...]:
-        """Return statistics of every cached index."""
-        return self._cache.collect_stats()
+    def list_loaded_indexes(self) -> tuple[LoadedIndex, ...]:
+        """Return every index in memory."""
+        return self._cache.list_loaded()
 
     def close(self) -> None:
         """Close all indexes and empty the cache. A later search opens them again."""

@@ -94,7 +94,7 @@ def find_in_repositories(
     if not request.rerank or reranker is None:
         reranker = FeatureReranker()
     # An uncached index has to be read, and git can take seconds for a range, or for a release or issue (with a digit).
-    may_be_cached = len(searcher.collect_cache_stats()) >= len(repositories)
+    may_be_cached = len(searcher.list_loaded_indexes()) >= len(repositories)
     opens_slowly = not may_be_cached or bool(request.commit_range or re.search(r"\d", request.text))
     with ExitStack() as stack:
         vectors = stack.enter_context(closing(_QueryVectorCache(searcher.load_encoder)))

@@ -189,7 +189,7 @@ def test_work_trees_share_an_index(
     assert [find_with_cache(searcher, repo), find_with_cache(searcher, linked)] == before
     assert len(loads) == 2
     assert before == [find_without_cache(repo, home), find_without_cache(linked, home)]
-    (stats,) = searcher.collect_cache_stats()
+    (stats,) = searcher.list_loaded_indexes()
     assert stats.hunks == 12
 
 
@@ -212,20 +212,20 @@ def test_failed_load_is_repeated(
             cache, "load_snapshot_with_vectors", lambda *_: (_ for _ in ()).throw(ValueError("broken"))
         )
         searcher.find(REQUESTS[0], repo.path, NOW)
-    assert searcher.collect_cache_stats() == ()
+    assert searcher.list_loaded_indexes() == ()
     assert find_with_cache(searcher, repo) == find_without_cache(repo, home)
 
 
 def test_cache_stats(repo: Repo, home: Path, searcher: PatternSearcher) -> None:
-    """Statistics have location, reachable hunks, bytes and idle time; after closing there are none."""
-    assert searcher.collect_cache_stats() == ()
+    """Statistics have path, reachable hunks, bytes and idle time; after closing there are none."""
+    assert searcher.list_loaded_indexes() == ()
     find_with_cache(searcher, repo)
-    (stats,) = searcher.collect_cache_stats()
-    assert (stats.location, stats.hunks) == (locate(repo, home), 12)
+    (stats,) = searcher.list_loaded_indexes()
+    assert (stats.path, stats.hunks) == (str(locate(repo, home).path), 12)
     assert 0 < stats.bytes < 10_000_000
     assert 0 <= stats.idle_seconds < 60
     searcher.close()
-    assert searcher.collect_cache_stats() == ()
+    assert searcher.list_loaded_indexes() == ()
     assert find_with_cache(searcher, repo) == find_without_cache(repo, home)
 
 
@@ -237,14 +237,13 @@ def test_least_recently_used_index_is_evicted(tmp_path: Path, repo: Repo, home: 
     with closing(PatternSearcher(home, load_encoder=WordEncoder, max_bytes=1)) as searcher:
         find_with_cache(searcher, repo)
         find_with_cache(searcher, other)
-        assert [stats.location for stats in searcher.collect_cache_stats()] == [locate(other, home)]
+        assert [index.path for index in searcher.list_loaded_indexes()] == [str(locate(other, home).path)]
         assert find_with_cache(searcher, repo) == find_without_cache(repo, home)
     with closing(PatternSearcher(home, load_encoder=WordEncoder)) as searcher:
         for indexed in (repo, other, repo):
             find_with_cache(searcher, indexed)
-        assert [stats.location for stats in searcher.collect_cache_stats()] == [
-            locate(other, home),
-            locate(repo, home),
+        assert [index.path for index in searcher.list_loaded_indexes()] == [
+            str(locate(indexed, home).path) for indexed in (other, repo)
         ]
 
 
@@ -253,7 +252,7 @@ def test_deleted_index_is_evicted(repo: Repo, home: Path, searcher: PatternSearc
     find_with_cache(searcher, repo)
     delete(repo, home)
     find_with_cache(searcher, repo)
-    assert searcher.collect_cache_stats() == ()
+    assert searcher.list_loaded_indexes() == ()
 
 
 def make_key(repo: Repo, home: Path, modified: int, head: str = "") -> SnapshotKey:
@@ -275,7 +274,7 @@ def test_query_does_not_restore_a_deleted_index(repo: Repo, home: Path) -> None:
         locate(repo, home).database.unlink()
         index_cache.evict_index(locate(repo, home))
         index_cache.get_snapshot(make_key(repo, home, 1), index.connection)
-        assert index_cache.collect_stats() == ()
+        assert index_cache.list_loaded() == ()
         metadata = index_cache.load_metadata(locate(repo, home), index)
         assert index_cache.load_metadata(locate(repo, home), index) is not metadata
 
@@ -321,7 +320,7 @@ def test_failed_load_leaves_no_entry(repo: Repo, home: Path, monkeypatch: pytest
                 index_cache.get_snapshot(key, index.connection)
         assert not index_cache._entries  # noqa: SLF001 - no statistics of entries without a snapshot
         index_cache.get_snapshot(key, index.connection)
-        assert len(index_cache.collect_stats()) == 1
+        assert len(index_cache.list_loaded()) == 1
 
 
 def test_encoder_is_requested_for_every_query(repo: Repo, home: Path) -> None:
