@@ -316,6 +316,8 @@ def _find_main_git_dir(git_entry: Path) -> Path | None:
         return None
     git_dir = git_entry.parent / link.removeprefix("gitdir:").strip()
     is_linked = (git_dir / "commondir").exists()
-    # Git keeps the git directory of a submodule in `modules/` of the git directory of its repository.
-    is_submodule = any(path.name == "modules" and is_git_directory(path.parent) for path in git_dir.parents)
+    # Git keeps the git directory of a submodule in `modules/` of the git directory of its repository or linked work
+    # tree.
+    owners = [path.parent for path in git_dir.parents if path.name == "modules"]
+    is_submodule = any(is_git_directory(owner) or (owner / "commondir").exists() for owner in owners)
     return git_dir if is_git_directory(git_dir) and not is_linked and not is_submodule else None

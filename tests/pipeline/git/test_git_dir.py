@@ -76,11 +76,13 @@ def test_linked_work_trees_and_submodules_are_left_out(tmp_path: Path) -> None:
     library.commit_file("a.py", "a = 1\n")
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("b.py", "b = 1\n")
-    repo.git("worktree", "add", "--quiet", str(tmp_path / "linked"))
-    repo.git(
-        "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library.path), "libs/library"
-    )
-    assert (repo.path / "libs" / "library" / ".git").is_file() and (tmp_path / "linked" / ".git").is_file()
+    allow_files = ("-c", "protocol.file.allow=always")
+    repo.git(*allow_files, "submodule", "--quiet", "add", str(library.path), "libs/library")
+    repo.commit("Add a submodule")
+    linked = tmp_path / "linked"
+    repo.git("worktree", "add", "--quiet", str(linked))
+    repo.git("-C", str(linked), *allow_files, "submodule", "--quiet", "update", "--init")
+    assert all((path / "libs" / "library" / ".git").is_file() for path in (repo.path, linked))
     assert find_names(tmp_path) == ["library", "repo"]
 
 
