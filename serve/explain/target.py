@@ -195,9 +195,11 @@ def _build_work_tree_target(repository: Repository, head: str | None, entry: _Pa
 def _build_submodule_target(repository: Repository, entry: _PathEntry) -> Target:
     module = decode_path(entry.entry_path)
     inner_path = decode_path(entry.path[len(entry.entry_path) + 1 :]) or "FILE"
-    command = format_command("lineage", "explain", inner_path, str(repository.root / module))
+    root = repository.root / module
+    checkout = "" if os.path.lexists(root / ".git") else "`git submodule update --init` and then "
+    command = format_command("lineage", "explain", inner_path, str(root))
     note = f"{escape_in_sentence(module)} is a submodule, which is a separate repository"
-    return Target(entry.path, note=f"{note}: run {command}." if command else f"{note}.")
+    return Target(entry.path, note=f"{note}: run {checkout}{command}." if command else f"{note}.")
 
 
 def _build_directory_target(path: bytes) -> Target:
@@ -336,8 +338,7 @@ def find_removal(repository: Repository, git: GitProgram, head: str, path: bytes
 
 def _has_path(repository: Repository, sha: str, path: bytes) -> bool:
     """Check whether a commit has a path itself. A path inside a submodule belongs to another repository."""
-    entry = repository.find_entry(sha, path)
-    return entry is not None and entry.name == path
+    return (entry := repository.find_entry(sha, path)) is not None and entry.name == path
 
 
 def _describe_unknown_file(repository: Repository, git: GitProgram, head: str, target: Target) -> str:

@@ -245,13 +245,18 @@ def test_submodule(repo: Repo, home: Path, tmp_path: Path) -> None:
         f"run `lineage explain x.py {repo.path}/mods/inner`."
     )
     assert "is a submodule" in get_limitation(explain(repo, home, "mods/inner"))
+    repo.git("submodule", "--quiet", "deinit", "mods/inner")
+    # Without its checkout, a command in the directory of the submodule would be about the repository around it.
+    assert get_limitation(explain(repo, home, "mods/inner/x.py")).endswith(
+        f"run `git submodule update --init` and then `lineage explain x.py {repo.path}/mods/inner`."
+    )
 
 
 def test_submodule_path_is_quoted(repo: Repo, home: Path) -> None:
     """The path of a submodule is quoted in the suggested command: it may contain shell syntax."""
     repo.git("update-index", "--add", "--cacheinfo", f"160000,{repo.head},x;touch PWNED")
     repo.git("commit", "--quiet", "--message", "Add a submodule")
-    assert f"run `lineage explain a.py '{repo.path}/x;touch PWNED'`." in get_limitation(
+    assert f" `lineage explain a.py '{repo.path}/x;touch PWNED'`." in get_limitation(
         explain(repo, home, "x;touch PWNED/a.py")
     )
 
