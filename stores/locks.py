@@ -432,8 +432,11 @@ def _lock_if_free(path: Path) -> int | None:
 def _build_run_in_progress_error(descriptor: int) -> RunInProgress:
     """Return the error for a run lock that is held; its file has the process's id."""
     pid = os.pread(descriptor, 20, 0).decode("ascii", errors="replace").strip()
+    hint = "Wait until it ends. Then run `lineage index --incremental` to index newer commits."
+    if pid.isdecimal() and is_process_suspended(int(pid)):
+        remedy = LockHolder(int(pid), is_exclusive=True).remedy
+        return RunInProgress(
+            f"Another `lineage index` for this repository is suspended (process {pid}). {remedy}", hint=hint
+        )
     suffix = f" (process {pid})" if pid else ""
-    return RunInProgress(
-        f"Another `lineage index` is running for this repository{suffix}.",
-        hint="Wait until it ends. Then run `lineage index --incremental` to index newer commits.",
-    )
+    return RunInProgress(f"Another `lineage index` is running for this repository{suffix}.", hint=hint)

@@ -130,9 +130,12 @@ def test_notebook_during_a_suspended_run(repo: Repo, home: Path, caplog: pytest.
 
 
 @pytest.mark.usefixtures("home")
-def test_second_run_waits_for_a_suspended_run(repo: Repo) -> None:
-    """A second index run does not use a copy: it waits for the suspended one."""
+def test_second_run_waits_for_a_suspended_run(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second index run says how to continue the suspended one: it is refused, or waits with `--incremental`."""
     with suspend_run(repo, signal.SIGSTOP) as process:
+        remedy = f"is suspended (process {process.pid}). Continue it with `fg` or `kill -CONT {process.pid}`"
+        assert run_lineage("index", repo.path) == 1
+        assert remedy in capsys.readouterr().err
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         second = Popen(
             [sys.executable, "-m", "serve.cli.app", *INDEX, str(repo.path)],
@@ -143,7 +146,7 @@ def test_second_run_waits_for_a_suspended_run(repo: Repo) -> None:
         with second:
             assert second.stderr is not None
             line = second.stderr.readline().decode()
-            assert f"(process {process.pid}). Waiting for it." in line
+            assert remedy in line and "Waiting for it." in line
             continue_run(process)
             assert second.communicate(timeout=MAX_SECONDS)[0].decode().startswith("index up-to-date")
 
