@@ -145,9 +145,9 @@ def install(
     environment = Path(install_receipt.environment)
     if install_receipt.installer == "pip":
         _install_with_pip(environment, offer)
-        link_commands(environment, commands_dir)
+        link_commands(environment / receipt.CURRENT, commands_dir)
         return
-    with restore_on_failure(environment, report_restore_command):
+    with restore_on_failure(environment, commands_dir, report_restore_command):
         if install_receipt.installer == "pipx":
             _install_with_pipx(environment, offer, commands_dir)
         else:
@@ -156,28 +156,34 @@ def install(
 
 
 @contextmanager
-def restore_on_failure(directory: Path, report_restore_command: Callable[[str], None]) -> Iterator[None]:
-    """Restore the directory if the body of the `with` statement fails or is interrupted.
+def restore_on_failure(
+    environment: Path, commands_dir: Path, report_restore_command: Callable[[str], None]
+) -> Iterator[None]:
+    """Restore the environment, and the links to its commands, if the `with` statement fails or is interrupted.
 
-    `report_restore_command` is called first with a shell command that restores it after a kill.
+    uv deletes the links before it installs. `report_restore_command` is called first with a shell command that restores
+    both after a kill.
     """
-    backup = directory.with_name(directory.name + BACKUP_SUFFIX)
+    backup = environment.with_name(environment.name + BACKUP_SUFFIX)
     shutil.rmtree(backup, ignore_errors=True)  # a killed update leaves a backup
-    shutil.copytree(directory, backup, symlinks=True, copy_function=_link_or_copy)
-    quoted_directory, quoted_backup = shlex.quote(str(directory)), shlex.quote(str(backup))
+    shutil.copytree(environment, backup, symlinks=True, copy_function=_link_or_copy)
+    quoted_environment, quoted_backup = shlex.quote(str(environment)), shlex.quote(str(backup))
+    commands = shlex.join(str(environment / "bin" / command) for command in receipt.COMMANDS)
     report_restore_command(
-        f"test -d {quoted_backup} && rm -rf {quoted_directory} && mv {quoted_backup} {quoted_directory}"
+        f"test -d {quoted_backup} && rm -rf {quoted_environment} && mv {quoted_backup} {quoted_environment} && "
+        f"ln -sf {commands} {shlex.quote(str(commands_dir))}"
     )
     try:
         yield
     except BaseException:
-        # Renaming is faster than deleting, so the broken directory is deleted only after the backup is restored.
-        broken_directory = directory.with_name(directory.name + BROKEN_SUFFIX)
-        shutil.rmtree(broken_directory, ignore_errors=True)
-        if directory.exists():
-            directory.rename(broken_directory)
-        backup.rename(directory)
-        shutil.rmtree(broken_directory, ignore_errors=True)
+        # Renaming is faster than deleting, so the broken environment is deleted only after the backup is restored.
+        broken_environment = environment.with_name(environment.name + BROKEN_SUFFIX)
+        shutil.rmtree(broken_environment, ignore_errors=True)
+        if environment.exists():
+            environment.rename(broken_environment)
+        backup.rename(environment)
+        link_commands(environment, commands_dir)
+        shutil.rmtree(broken_environment, ignore_errors=True)
         raise
     shutil.rmtree(backup, ignore_errors=True)
 

@@ -160,11 +160,11 @@ def activate_environment(environment: Path) -> None:
             _retire_environment(other, environment.name)
 
 
-def link_commands(prefix: Path, commands_dir: Path) -> None:
-    """Link each command of the current environment into a directory."""
+def link_commands(environment: Path, commands_dir: Path) -> None:
+    """Link each command of an environment into a directory."""
     commands_dir.mkdir(parents=True, exist_ok=True)
     for command in COMMANDS:
-        _replace_link(commands_dir / command, prefix / CURRENT / "bin" / command)
+        _replace_link(commands_dir / command, environment / "bin" / command)
 
 
 def _retire_environment(environment: Path, successor: str) -> None:
@@ -198,7 +198,7 @@ def main() -> None:
     if arguments.installer == "pip":
         activate_environment(environment)
         recorded_environment = environment.parent.parent
-        link_commands(recorded_environment, commands_dir)
+        link_commands(recorded_environment / CURRENT, commands_dir)
     source = Source(arguments.kind, arguments.location, arguments.ref)
     write_receipt(
         commands_dir, Receipt.create(config.read_version(), arguments.installer, source, recorded_environment)

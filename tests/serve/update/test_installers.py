@@ -14,7 +14,7 @@ import pytest
 from serve import config
 from serve.cli import app
 from serve.update import installers, receipt, sources
-from serve.update.receipt import Installer, Receipt, Source, SourceKind
+from serve.update.receipt import COMMANDS, Installer, Receipt, Source, SourceKind, link_commands
 from serve.update.sources import SourceFailed
 from stores.errors import LineageError
 from tests.repos import Repo
@@ -233,33 +233,41 @@ def _write_wheel(file: Path, name: str, version: str) -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_restore_on_failure(tmp_path: Path, error: type[BaseException]) -> None:
-    """After a failure or interrupt the directory is as it was, and no copy is left."""
-    folder = tmp_path / "environment"
+    """After a failure or interrupt the environment and the links to it are as they were, and no copy is left."""
+    folder, commands_dir = tmp_path / "environment", tmp_path / "commands"
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").symlink_to(sys.executable)
     (folder / "small").write_text("old")
     (folder / "large").write_bytes(b"old" * installers.MAX_COPIED_BYTES)
-    with pytest.raises(error), installers.restore_on_failure(folder, lambda _: None):
+    link_commands(folder, commands_dir)
+    with pytest.raises(error), installers.restore_on_failure(folder, commands_dir, lambda _: None):
         (folder / "small").write_text("new")
         (folder / "large").unlink()
         shutil.rmtree(folder / "bin")
+        shutil.rmtree(commands_dir)
         raise error
     assert (folder / "small").read_text() == "old"
     assert (folder / "large").stat().st_size == 3 * installers.MAX_COPIED_BYTES
     assert (folder / "bin" / "python").is_symlink()
-    assert [path.name for path in tmp_path.iterdir()] == ["environment"]
+    assert {file: file.readlink() for file in commands_dir.iterdir()} == {
+        commands_dir / command: folder / "bin" / command for command in COMMANDS
+    }
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["commands", "environment"]
 
 
 def test_reported_command_restores_the_directory(tmp_path: Path) -> None:
-    """The reported shell command restores the directory after a kill."""
-    folder = tmp_path / "ada's environment"
+    """The reported shell command restores the environment and the links to it after a kill."""
+    folder, commands_dir = tmp_path / "ada's environment", tmp_path / "ada's commands"
     folder.mkdir()
     (folder / "old").touch()
+    link_commands(folder, commands_dir)
+    (commands_dir / "mindmap").unlink()
     commands: list[str] = []
-    with installers.restore_on_failure(folder, commands.append):
+    with installers.restore_on_failure(folder, commands_dir, commands.append):
         (folder / "old").rename(folder / "new")
         subprocess.run(["sh", "-c", *commands], check=True)
         assert [path.name for path in folder.iterdir()] == ["old"]
+        assert sorted(file.name for file in commands_dir.iterdir()) == sorted(COMMANDS)
 
 
 def test_successful_change_stays(tmp_path: Path) -> None:
@@ -267,6 +275,6 @@ def test_successful_change_stays(tmp_path: Path) -> None:
     folder = tmp_path / "environment"
     folder.mkdir()
     (tmp_path / f"environment{installers.BACKUP_SUFFIX}").mkdir()
-    with installers.restore_on_failure(folder, lambda _: None):
+    with installers.restore_on_failure(folder, tmp_path, lambda _: None):
         (folder / "new").touch()
     assert [path.name for path in tmp_path.rglob("*")] == ["environment", "new"]
