@@ -150,10 +150,12 @@ esac
 
 # Installation.
 unfinished_environment=''
+backup=''
 # shellcheck disable=SC2317,SC2329 # the trap calls it
 clean_up() {
     code=$?
     [ -z "$unfinished_environment" ] || rm -rf -- "$unfinished_environment"
+    [ ! -d "$backup" ] || mv -- "$backup" "$environment"
     [ "$code" = 0 ] || printf 'Nothing was installed.\n' >&2
 }
 trap clean_up EXIT
@@ -190,8 +192,12 @@ pipx)
 uv)
     [ -z "$prefix" ] || export UV_TOOL_DIR="$prefix"
     [ -z "$bin_dir" ] || export UV_TOOL_BIN_DIR="$bin_dir"
-    uv tool install --quiet --force --reinstall --python="$python" ${options:+"$options"} "$requirement"
     environment=$(uv tool dir)/$distribution
+    # uv deletes an installed version before it installs another one, so move it away until uv has finished.
+    backup=$environment.before-install
+    [ ! -d "$environment" ] || { rm -rf -- "$backup" && mv -- "$environment" "$backup"; }
+    unfinished_environment=$environment
+    uv tool install --quiet --force --reinstall --python="$python" ${options:+"$options"} "$requirement"
     bin_dir=$(uv tool dir --bin)
     ;;
 esac
@@ -200,6 +206,9 @@ bin_dir=$(create_directory "$bin_dir")
 "$environment/bin/python" -I -m serve.update.receipt --installer="$tool" --kind="$kind" \
     --location="$location" --ref="$ref" --environment="$environment" --commands="$bin_dir"
 unfinished_environment=''
+old_version=$backup
+backup=''
+[ -z "$old_version" ] || rm -rf -- "$old_version"
 
 printf 'Installed %s in %s with %s.\n' "$("$bin_dir/lineage" --version)" "$bin_dir" "$tool"
 case :$PATH: in

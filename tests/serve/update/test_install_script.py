@@ -74,7 +74,7 @@ def test_update_and_downgrade(
             Path(str(user.read_receipt()["environment"])) / "current", request.getfixturevalue("venv_module")
         )
     broken_wheel = wheels / "history_lineage-2.0-py3-none-any.whl"
-    for content in (b"no wheel", next(wheels.glob("*-1.1-*")).read_bytes()):
+    for content in (next(wheels.glob("*-1.1-*")).read_bytes(), b"no wheel"):
         broken_wheel.write_bytes(content)
         output = user.run_lineage("update", code=1)
         error = "error: lineage 2.0 was not installed; 1.1 still works."
@@ -154,6 +154,22 @@ def test_killed_update_in_place(user: InstallUser, releases: Path, tmp_path: Pat
     shutil.copy(next((releases / "wheels").glob("*-1.1-*")), wheels)
     assert "Updated" in user.run_lineage("update")
     assert user.read_installed_version() == "1.1"
+
+
+@pytest.mark.parametrize(("tool", "code"), [("pipx", 1), ("uv", 2)])
+def test_failed_installation_over_an_older_version(
+    user: InstallUser, releases: Path, tmp_path: Path, tool: str, code: int
+) -> None:
+    """The older version still works, although uv deletes it before it notices the error."""
+    wheels = copy_wheels(releases, tmp_path / "wheels", "1.0")
+    install = ("sh", INSTALL_SCRIPT, "--from", wheels, "--with", tool)
+    user.run(*install)
+    # pipx cannot find a dependency of 3.0. For uv, the name of a wheel does not fit its content.
+    wheel = next((wheels if tool == "uv" else releases / "later").glob("history*.whl"))
+    shutil.copy(wheel, wheels / "history_lineage-3.0-py3-none-any.whl")
+    assert "Nothing was installed." in user.run(*install, code=code)
+    assert user.read_installed_version() == "1.0"
+    assert not list(Path(str(user.read_receipt()["environment"])).parent.glob("*.before-install"))
 
 
 @pytest.mark.parametrize(
