@@ -374,6 +374,7 @@ def test_other_embedding_model_is_refused(repo: Repo, home: Path, capsys: pytest
     assert "lineage index --rebuild --yes" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("home")
 def test_no_readable_commit_is_an_error(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
     """A run that can read no commit at all fails, and says why and what to do."""
     for tree in set(repo.git("log", "--format=%T").split()):

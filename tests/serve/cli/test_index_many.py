@@ -125,6 +125,7 @@ def test_recursive(repos: list[Repo], home: Path, tmp_path: Path, capsys: pytest
     assert run_lineage("index", "--recursive", tmp_path / "absent") == 2
 
 
+@pytest.mark.usefixtures("home")
 def test_size_of_diffs(repos: list[Repo], capsys: pytest.CaptureFixture[str]) -> None:
     """`--profile` has the size of all diffs in bytes, not in characters."""
     one = repos[0]
