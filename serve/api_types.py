@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 from serve.errors import BadRequest
 
-# Smallest and largest number of commits of `find_pattern` and `explain_change`.
+# Limits of the number of commits (`k`) in requests of `find_pattern` and `explain_change`.
 MIN_HITS: Final = 1
 MAX_HITS: Final = 20
 # Maximum lengths of a query and of a filter in UTF-16 code units. The daemon accepts requests of 1 MiB, and ASCII JSON
@@ -31,8 +31,8 @@ LINE_RANGE: Final = re.compile(r"(?P<start>[0-9]{1,18})?(?:(?P<colon>:)(?P<end>[
 LINE_RANGE_HINT: Final = (
     "Give lines as `START:END`, from 1 and inclusive: `10:42`, `:42`, `10:`, or `42` for one line."
 )
-# Fields that are left out of the JSON if they are None or (). The key `hits` stands for each hit. The other keys are
-# the names of objects in `meta`.
+# Fields that are left out of the JSON if they are None or (). Keys: `hits` for the fields of each hit, or the name of
+# an object in `meta`.
 _OPTIONAL_FIELDS: Final = {
     "hits": (
         "author_date",
@@ -90,7 +90,10 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """The `index_status` field of an answer. The commit and the date are None if nothing is indexed."""
+    """Status of the index at the time of an answer (field `index_status`).
+
+    The commit and the date are None if nothing is indexed.
+    """
 
     last_indexed_commit: str | None
     commits_behind_head: int
@@ -101,8 +104,12 @@ class IndexState:
 class Compatibility:
     """Compatibility of the index with this version of the program.
 
-    `reason`: text that names the components that differ, or says why nothing can be compared. `missing_components`:
-    components without a recorded version.
+    A component is a part of the program with a version, such as a parser or the embedding model.
+
+    - `status`: `find_pattern` can search an index that needs a refresh, but not one that needs a rebuild. `unknown`: a
+      component has no recorded version.
+    - `reason`: text that names the components that differ, or says why nothing can be compared.
+    - `missing_components`: components without a recorded version.
     """
 
     status: Literal["compatible", "query_compatible_needs_refresh", "needs_rebuild", "unknown"]
@@ -154,7 +161,8 @@ class Answer:
 def parse_line_range(lines: str | None) -> tuple[int, int]:
     """Return the first and the last line of `START:END` or of a single line number; None means all lines.
 
-    An omitted start becomes 1, an omitted end 0. Raises BadRequest for other texts.
+    An omitted start becomes 1. An omitted end becomes 0, which means the end of the file. Raises BadRequest for other
+    texts.
     """
     if lines is None:
         return 1, 0
@@ -194,7 +202,7 @@ def validate_encoding(name: str, text: str) -> None:
 
 
 def validate_length(name: str, length: int, max_length: int) -> None:
-    """Raise BadRequest for a text that is longer than the limit."""
+    """Raise BadRequest if the length of a text exceeds the limit. `max_length`: in the unit of `length`."""
     if length > max_length:
         raise BadRequest(f"The {name} is longer than {max_length:,} characters.", hint="Shorten it.")
 
@@ -213,7 +221,7 @@ def clamp_limit(k: int) -> int:
 def is_valid_name(name: str) -> bool:
     """Return whether a file or revision can have this name: non-empty, without NUL, and convertible to bytes.
 
-    Of the surrogates, only those that stand for an undecodable byte can be converted.
+    Surrogates are valid only if they represent bytes that are not UTF-8 (`os.fsdecode`).
     """
     try:
         return bool(os.fsencode(name)) and "\0" not in name
@@ -240,7 +248,7 @@ def select_fields(hits: list[dict[str, Any]], fields: Sequence[str], hit_type: t
 def drop_empty_fields(name: str, value: Any) -> Any:
     """Return `value` without its empty optional fields.
 
-    `name`: name of the object. One that is no key of `_OPTIONAL_FIELDS` has no optional fields.
+    `name`: key in `_OPTIONAL_FIELDS`. For any other name, `value` is returned unchanged.
     """
     optional_fields = _OPTIONAL_FIELDS.get(name, ())
     if not optional_fields:

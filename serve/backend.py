@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from serve.search.find_pattern import PatternSearcher
     from serve.search.rerank import CrossEncoderReranker
 
-Answer = TypeVar("Answer", FindAnswer, ExplainAnswer)
+AnswerT = TypeVar("AnswerT", FindAnswer, ExplainAnswer)
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Backend(Protocol):
         ...
 
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
-        """Return the commits behind lines of a file in the repository at `path`.
+        """Return the commits that last changed lines of a file in the repository at `path`.
 
         A file name may be relative to the repository or to `cwd`, the user's working directory.
         """
@@ -57,7 +57,7 @@ class Backend(Protocol):
 
 
 def select_backend(settings: Settings, *, use_daemon: bool = True) -> Backend:
-    """Return the daemon backend, or the in-process backend if the settings or `use_daemon` turn the daemon off."""
+    """Return the daemon backend, or the in-process backend if the settings or `use_daemon` disable the daemon."""
     backend_class = DaemonBackend if use_daemon and settings.use_daemon else InProcessBackend
     return backend_class(settings.home, settings.reranker_precision)
 
@@ -65,8 +65,8 @@ def select_backend(settings: Settings, *, use_daemon: bool = True) -> Backend:
 class InProcessBackend:
     """Backend in this process. The first request that needs a model loads it.
 
-    `precision`: precision of the cross-encoder. `get_engine`: returns an engine that other backends may use, too; by
-    default, the backend creates its own.
+    `precision`: precision of the cross-encoder. `get_engine`: returns a shared engine. None: create an engine for this
+    backend.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class DaemonBackend(InProcessBackend):
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """See `Backend.find`."""
         ask_daemon = partial(self._client.find, request, _make_absolute(path))
-        return _ask(ask_daemon, partial(super().find, request, path))
+        return _answer_with_fallback(ask_daemon, partial(super().find, request, path))
 
     def find_in_repositories(self, request: FindRequest, names: Sequence[str], cwd: Path) -> FindAnswer:
         """See `Backend.find_in_repositories`."""
@@ -120,15 +120,18 @@ class DaemonBackend(InProcessBackend):
 
         repositories = resolve_repositories(self._home, names, cwd)
         ask_daemon = partial(self._client.find_in_repositories, request, repositories)
-        return _ask(ask_daemon, partial(super().find_in_repositories, request, names, cwd))
+        answer_in_process = partial(super().find_in_repositories, request, names, cwd)
+        return _answer_with_fallback(ask_daemon, answer_in_process)
 
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
         """See `Backend.explain`."""
         ask_daemon = partial(self._client.explain, request, _make_absolute(path), cwd)
-        return _ask(ask_daemon, partial(super().explain, request, path, cwd))
+        return _answer_with_fallback(ask_daemon, partial(super().explain, request, path, cwd))
 
 
-def _ask(ask_daemon: Callable[[], Answer], answer_in_process: Callable[[], Answer]) -> Answer:
+def _answer_with_fallback(
+    ask_daemon: Callable[[], AnswerT], answer_in_process: Callable[[], AnswerT]
+) -> AnswerT:
     """Return the daemon's answer, or that of this process if the daemon is unavailable."""
     from serve.daemon.process import DaemonUnavailable
 
@@ -171,7 +174,7 @@ class ModelCache:
             return self._cross_encoders[precision]
 
     def unload(self) -> None:
-        """Drop the models. A running request keeps the models that it uses until it ends."""
+        """Remove the models from the cache. A running request keeps the models that it uses until it ends."""
         with self._lock:
             self._encoders.clear()
             self._cross_encoders.clear()
@@ -185,7 +188,7 @@ class ModelCache:
 
 
 class Engine:
-    """Engine that keeps models, indexes and answers in memory to speed up later requests. Thread-safe."""
+    """Search and explanation in this process, with models, indexes and answers cached in memory. Thread-safe."""
 
     def __init__(self, home: Path) -> None:
         from stores.connections import ReaderPools
@@ -224,7 +227,7 @@ class Engine:
         return self._searcher.list_loaded_indexes() if self._searcher else ()
 
     def unload(self) -> None:
-        """Drop models, indexes and answers from memory. The next request loads what it needs."""
+        """Remove models, indexes and answers from the caches. The next request loads what it needs."""
         self.models.unload()
         self._explainer = self._create_explainer()
         self.close()
@@ -256,8 +259,8 @@ class Engine:
             return self._searcher
 
 
-def _note_clamped_limit(answer: Answer, k: int) -> Answer:
-    """Add a hint to an answer whose number of commits was limited to another one than the requested `k`."""
+def _note_clamped_limit(answer: AnswerT, k: int) -> AnswerT:
+    """Add a hint if `k` is outside the limits and was replaced, and the answer has as many hits as the limit."""
     limit = clamp_limit(k)
     if k == limit or len(answer.hits) < limit:
         return answer

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 # Delay before a signal that arrived during an import is raised again.
 RETRY_SECONDS: Final = 0.02
-# Maximum number of these delays in a process, 5 s in all. After them, a signal ends even an import that hangs.
+# Maximum number of these delays per `ReceivedSignal`, 5 s in all. After them, a signal ends even an import that hangs.
 MAX_RETRIES: Final = 250
 IMPORT_SYSTEM_FILE: Final = "<frozen importlib._bootstrap>"
-# Error handler that prints bytes of a path that are not UTF-8 as escapes.
+# Encoding error handler. It writes undecodable bytes of paths as escapes.
 ENCODING_ERRORS: Final = "backslashreplace"
 # Python's level for each level of `config.LOG_LEVELS`. Python has no level below debug.
-_LOG_LEVELS: Final = {
+_PYTHON_LOG_LEVELS: Final = {
     "off": logging.CRITICAL + 1,
     "error": logging.ERROR,
     "warn": logging.WARNING,
@@ -51,7 +51,10 @@ _LOG_LEVELS: Final = {
 
 @dataclass(slots=True)
 class ReceivedSignal:
-    """Last termination signal (`number`), SIGINT if none arrived. `retries`: number of times it was postponed."""
+    """Last termination signal (`number`); SIGINT if none arrived.
+
+    `retries`: number of times that signals were postponed.
+    """
 
     number: int = signal.SIGINT
     retries: int = 0
@@ -71,13 +74,15 @@ def handle_termination_signals() -> Iterator[ReceivedSignal]:
     """Raise KeyboardInterrupt in the body on SIGINT, SIGTERM and SIGHUP.
 
     Yields the last received signal. Signals that are ignored (as SIGHUP under nohup) or have another handler are left
-    alone. An import postpones the exception, because C extensions would lose it or crash.
+    alone. Outside the main thread, no signal is handled. An import postpones the exception, because C extensions would
+    lose it or crash.
     """
     received_signal = ReceivedSignal()
 
     def send_later() -> None:
         received_signal.retries += 1
-        # Send the signal again instead of raising here, because `defer_signals` may have replaced its handler.
+        # Send the signal again instead of raising here, because its handler may have been replaced by
+        # `pipeline.interrupts.defer_signals`.
         alarm_handler = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(received_signal.number))
         replaced_handlers.setdefault(signal.SIGALRM, alarm_handler)
         signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
@@ -124,22 +129,20 @@ def _hide_tracebacks(send_later: Callable[[], None]) -> None:
     joblib's threads fail, or log an exception, when they find their workers shut down. `send_later`: sends the signal
     again after `RETRY_SECONDS`; called if a finalizer has lost the KeyboardInterrupt.
     """
-    # Imported here, because the check for a queued index run needs no log.
-    from logging import getLogger
 
     def retry_lost_interrupt(failure: sys.UnraisableHookArgs) -> None:
         if failure.exc_type is KeyboardInterrupt:  # an exception cannot leave a finalizer
             send_later()
 
     sys.unraisablehook, threading.excepthook = retry_lost_interrupt, lambda _: None
-    getLogger("concurrent.futures").disabled = True
+    logging.getLogger("concurrent.futures").disabled = True
 
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Pause the search for reference cycles. It will also skip all objects that exist at the end of the context.
+    """Disable garbage collection in the body. After it, exclude all existing objects from collection (`gc.freeze`).
 
-    Use it for large imports: the search takes a tenth of their time, and finds nothing to delete.
+    Use it for large imports: collection takes a tenth of their time, and finds nothing to delete.
     """
     gc.disable()
     try:
@@ -161,7 +164,7 @@ def measure_resident_bytes() -> int | None:
 def configure_streams() -> None:
     """Make stdin, stdout and stderr UTF-8, and open /dev/null for closed streams.
 
-    A stream that other code has replaced, such as a test, stays unchanged.
+    A stream that other code, such as a test, has replaced stays unchanged.
     """
     # Closed streams are opened in the order of their descriptors 0, 1 and 2, because each gets the lowest free one. A
     # descriptor that stays free could become that of a database file.
@@ -179,7 +182,7 @@ def configure_streams() -> None:
 
 
 def detach_streams() -> None:
-    """Redirect streams that cannot be flushed to /dev/null, so that the interpreter's last flush does not fail."""
+    """Redirect stdout and stderr to /dev/null if they cannot be flushed, so that the flush at exit does not fail."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -261,10 +264,10 @@ class _StderrHandler(logging.Handler):
 
 
 def configure_log(level: str) -> None:
-    """Send events of `level` (one of `config.LOG_LOG_LEVELS`) and above to stderr."""
+    """Send events of `level` (one of `config.LOG_LEVELS`) and above to stderr."""
     handler = _StderrHandler()
     handler.setFormatter(_LogfmtFormatter())
-    logging.basicConfig(level=_LOG_LEVELS[level], handlers=[handler], force=True)
+    logging.basicConfig(level=_PYTHON_LOG_LEVELS[level], handlers=[handler], force=True)
 
 
 class _LogfmtFormatter(logging.Formatter):

@@ -36,10 +36,11 @@ MAX_SHOWN: Final = 3
 _GROUPS: Final = (SHOWN_KINDS, frozenset({"reverts", "cherry_picked_from"}), frozenset({TRAILER}))
 
 _REPOSITORY: Final = r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)+"
-# A number without a leading zero and of at most seven digits, unlike the colors `#000000` and `#112233ff`.
+# A number without a leading zero, of at most seven digits, and not followed by a letter, a hyphen or decimals. This
+# excludes the colors `#000000` and `#112233ff`.
 _NUMBER: Final = r"[1-9]\d{0,6}(?![\w-]|\.\d)"
 # The alternatives: URL of an issue or pull request; any other URL, so that nothing inside it is found; advisory;
-# `owner/repo#12`, `#12`, `!12` or `GH-12`, but not as the text of a Markdown link; key of a ticket.
+# `owner/repo#12`, `#12`, `group/project!12` or `GH-12`, but not as the text of a Markdown link; key of a ticket.
 _REFERENCE: Final = re.compile(
     rf"""
     https?://(?P<host>[\w.-]+)/(?P<url_repository>{_REPOSITORY}?)/(?:-/)?
@@ -61,7 +62,7 @@ _LIST_SEPARATOR: Final = re.compile(r"\s*(?:,\s*and\s|,|&|\sand\s)\s*", re.IGNOR
 _WORD_WINDOW: Final = 20
 # Characters at the end of a subject in which to look for numbers of pull requests.
 _SUFFIX_WINDOW: Final = 200
-_MERGE_SUBJECT: Final = re.compile(r"Merge pull request \Z")
+_MERGE_PHRASE: Final = re.compile(r"Merge pull request \Z")
 # The numbers that GitHub adds to the subject of a squashed pull request and of its backports.
 _SQUASH_SUFFIX: Final = re.compile(r"(?:\s*\((?:#|[Gg][Hh]-)\d{1,7}\))+\Z")
 # Prefixes that look like those of tickets: encodings, digests, standards, protocols, licences, systems.
@@ -92,8 +93,9 @@ class Reference:
 
 
 def parse_references(message: str, own_names: Collection[str] = ()) -> tuple[Reference, ...]:
-    """Return the references of a commit message, each once, in the order of `_GROUPS`.
+    """Return the references of a commit message, each once.
 
+    Issues, pull requests, tickets and advisories come first, then commits, then trailers.
     `own_names`: names of the repository in lower case, such as `owner/repo`. Before a number they are omitted, so that
     `owner/repo#12` becomes `#12`.
     """
@@ -152,7 +154,7 @@ def remove_squash_suffix(subject: str) -> str:
 
     If the subject consists of such numbers, return it unchanged.
     """
-    return subject[: _find_squash_suffix(subject)] or subject
+    return subject[: _find_squash_suffix_start(subject)] or subject
 
 
 def find_pull_request(message: str, own_names: Collection[str] = ()) -> Reference | None:
@@ -165,8 +167,8 @@ def parse_trailers(message: str) -> list[tuple[str, str]]:
     """Return the key and value of each trailer, by the rules of git.
 
     A trailer is a line `Key: value` in the last paragraph. Lines after it that begin with white space continue its
-    value. The last paragraph has trailers if all its lines are trailers, or if at least a quarter of them are trailers
-    and git itself added one of these. A message of only one paragraph has no trailers.
+    value. The last paragraph has trailers if all its lines are trailers. If git added a line, such as `Signed-off-by`,
+    a quarter is enough. A message of only one paragraph has no trailers.
     """
     lines = message.replace("\r\n", "\n").rstrip().split("\n")
     blank_lines = [number for number, line in enumerate(lines) if not line.strip()]
@@ -206,7 +208,10 @@ def _is_trailer_block(lines: Iterable[str]) -> bool:
 
 
 def _convert_trailer(key: str, value: str, own_names: Collection[str]) -> Iterator[Reference]:
-    """Yield the references in a trailer if its value consists of them, as in `Fixes: #12`; else the trailer itself."""
+    """Yield the references in a trailer if its value consists of them, as in `Fixes: #12`; else the trailer itself.
+
+    Yield nothing for `Signed-off-by` and for a trailer without a value.
+    """
     if key.lower() == _OMITTED_TRAILER or not value:
         return
     trailer = f"{key}: {value}"
@@ -228,8 +233,9 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
     """Yield issues, pull requests, tickets and advisories, in the order of the message."""
     text = message.strip()[:MAX_SCANNED_CHARS]
     subject = text.partition("\n")[0].rstrip()
-    squash_start = _find_squash_suffix(subject)
-    # End of the last number that the message closes, because `closes #1, #2` closes both. At first none is near.
+    squash_start = _find_squash_suffix_start(subject)
+    # End of the last number that the message closes, because `closes #1, #2` closes both. The initial value is too far
+    # from any number to count.
     closing_end = -_WORD_WINDOW - 1
     for match in _REFERENCE.finditer(text):
         if match["advisory"]:
@@ -246,7 +252,7 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
             is_pull_request = (
                 "!" in number  # GitLab's sign of a merge request
                 or match["page"] in {"pull", "pulls"}
-                or _MERGE_SUBJECT.search(before) is not None
+                or _MERGE_PHRASE.search(before) is not None
                 or squash_start <= match.start() < len(subject)
             )
             if is_pull_request:
@@ -258,15 +264,18 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
             yield Reference(kind, number)
 
 
-def _find_squash_suffix(subject: str) -> int:
-    """Return the position of the pull request numbers that GitHub adds to a subject; without any, its length."""
+def _find_squash_suffix_start(subject: str) -> int:
+    """Return the start of the numbers that GitHub adds to a subject, or the length of the subject if there are none."""
     # A search of the whole subject would take quadratic time for long runs of spaces.
     suffix = _SQUASH_SUFFIX.search(subject, max(0, len(subject) - _SUFFIX_WINDOW))
     return suffix.start() if suffix else len(subject)
 
 
 def _format_number(match: re.Match[str], own_names: Collection[str]) -> str:
-    """Return the number of a matched issue or pull request, such as `#12` or `owner/repo#12`; "" for other matches."""
+    """Return the number of a matched issue or pull request, such as `#12` or `owner/repo#12`.
+
+    Return "" for other matches, and for a merge request without a project (`!12`).
+    """
     repository, sign = match["repository"] or "", match["sign"] or "#"
     number = match["number"]
     if match["url_number"]:

@@ -1,6 +1,7 @@
 """Answers to calls about several items: questions, patterns, or commits and paths.
 
-The error of a failed item takes the place of its answer. Items beyond a limit are named, but not answered.
+The error of a failed item takes the place of its answer. A call answers at most `MAX_ITEMS` items. It names the first
+`MAX_NAMED` of the others and counts the rest.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from stores.errors import LineageError
 
 # Longest part of an argument that an answer repeats, in characters.
 MAX_SHOWN_ARGUMENT: Final = 200
-# Maximum number of items of a list that a call answers, because each scans the index or git anew.
+# Maximum number of items of a list that a call answers, because each item needs its own search or git run.
 MAX_ITEMS: Final = 10
 # Maximum number of omitted items that a note names.
 MAX_NAMED: Final = 10
 
 
 class ShortenedAnswer(NamedTuple):
-    """Answer to one item of a list, cut to a share of the budget. `used`: the part of the budget that it uses."""
+    """Answer to one item of a list, cut to a part of the budget. `used`: amount of budget that it needs."""
 
     text: str
     content: dict[str, Any]
@@ -40,8 +41,9 @@ class ShortenedAnswer(NamedTuple):
 class ItemAnswer(NamedTuple):
     """Answer to one item of a list.
 
-    `size`: share of the budget that the complete answer needs. `shorten`: returns the answer cut to a given share.
-    `names_item`: True if the answer itself names the item, so that it needs no heading.
+    `size`: amount of budget that the complete answer needs. `shorten`: returns the answer cut to a given amount. The
+    caller chooses the unit, such as tokens. `names_item`: True if the answer itself names the item, so that it needs no
+    heading.
     """
 
     size: int
@@ -58,9 +60,12 @@ def answer_items(
 ) -> CallToolResult:
     """Answer each item of list arguments within one budget; a failed item has its error as its answer.
 
-    `items`: the arguments of each item; only the answered and named items are read. `count`: number of all items.
-    `budget`: limit of the sizes of all answers together. `min_share`: least share of an item, even if all shares
-    together exceed the budget. A single item is answered like a call without a list. Raises LineageError if all fail.
+    A single item is answered like a call without a list. Raises LineageError if all fail.
+
+    - `items`: arguments of each item. An iterator is read only as far as items are answered or named.
+    - `count`: number of all items.
+    - `budget`: limit of the sizes of all answers together.
+    - `min_share`: each item gets at least this much, even if the total then exceeds the budget.
     """
     iterator = iter(items)
     answered = [*islice(iterator, MAX_ITEMS)]
@@ -100,10 +105,10 @@ def _try_to_answer(
 
 
 def _compute_share(budget: int, sizes: Sequence[int], min_share: int) -> int:
-    """Return the share of the first item in a budget for several items.
+    """Return how much of the budget the first item gets, but at least `min_share`.
 
-    If the budget suffices for all items, the share is the size of the item. Otherwise, only the smaller items get their
-    size, and the larger items get equal shares of the rest. `sizes`: sizes of all items.
+    If all items fit, it gets its size. Otherwise small items get their size, and the large ones divide the rest
+    equally. `sizes`: sizes of the items that are not shortened yet.
     """
     equal_share = budget
     for rank, size in enumerate(sorted(sizes)):
@@ -126,12 +131,13 @@ def _format_item(item: Mapping[str, str]) -> str:
     return ", ".join(f"{name}: {_shorten_argument(value)}" for name, value in item.items())
 
 
-def find_all(
+def find_for_queries(
     find: Callable[[FindRequest], FindAnswer], request: FindRequest, queries: Sequence[str]
 ) -> list[FindAnswer | LineageError]:
     """Return the answers to the request with each of the first `MAX_ITEMS` queries, or their errors.
 
-    Raises LineageError if all queries fail, and at once if the first fails for another reason than its text.
+    Raises LineageError if all queries fail. If the first query fails with an error other than BadRequest, that error is
+    raised without trying the others.
     """
     answers: list[FindAnswer | LineageError] = []
     for query in queries[:MAX_ITEMS]:
@@ -156,8 +162,8 @@ def build_find_result(
 ) -> CallToolResult:
     """Return the result of `find_pattern`. `max_tokens`: limit for all answers together; None for no limit.
 
-    `answers` may be fewer than `queries`. In the structured content, `more` has the answers after the first, and
-    `left_out` has the queries without an answer.
+    `answers` may be fewer than `queries`. In the structured content, `more` has the answers after the first, `left_out`
+    the first `MAX_NAMED` queries without an answer, and `left_out_count` the number of all such queries.
     """
     max_answer_tokens = None if max_tokens is None else max(1, max_tokens // len(answers))
     shortened: list[FindAnswer | LineageError] = []
@@ -186,11 +192,12 @@ def build_find_result(
 def _format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | LineageError]) -> str:
     """Return the text of the answers to queries. Queries without an answer are named as left out.
 
-    If a patch or a copy of it is shown above, its place there is named instead. A repeated hint is shown once.
+    If a patch or a copy of it is shown above, its place there is named instead. The first hit of an answer is repeated,
+    unless it was the first hit of an earlier answer. A repeated hint is shown once.
     """
     blocks: list[str] = []
-    # For each patch (commit and path): its place, and whether it is the first hit of an answer. A first hit has more
-    # detail than the others, so only the place of another first hit is named instead of it.
+    # For each patch (commit and path): its place, and whether it is the first hit of an answer. First hits have more
+    # detail than the others, so they are repeated below other hits.
     places: dict[tuple[str, str], tuple[str, bool]] = {}
     hints: set[str | None] = set()
     for query_number, (query, answer) in enumerate(zip(queries, answers, strict=False), 1):

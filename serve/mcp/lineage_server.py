@@ -27,7 +27,13 @@ from serve.excerpts import CHARS_PER_TOKEN, Detail, get_subject, limit_tokens, r
 from serve.explain_types import ExplainRequest
 from serve.find_types import FindRequest
 from serve.mcp import stdio, tools
-from serve.mcp.answer_lists import ItemAnswer, ShortenedAnswer, answer_items, build_find_result, find_all
+from serve.mcp.answer_lists import (
+    ItemAnswer,
+    ShortenedAnswer,
+    answer_items,
+    build_find_result,
+    find_for_queries,
+)
 from serve.mcp.answer_text import (
     HitsResult,
     ShowResult,
@@ -135,7 +141,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         else:
             find = partial(backend.find, path=resolver.resolve(repository, context))
         queries = tools.to_list([query, *more_queries])
-        answers = find_all(find, request, queries)
+        answers = find_for_queries(find, request, queries)
         return build_find_result(queries, answers, detail, max_tokens)
 
     def explain_change(  # noqa: PLR0913, PLR0917 - one parameter per argument

@@ -22,7 +22,13 @@ from serve.find_types import (
     FindRequest,
     PatternHit,
 )
-from serve.mcp.answer_lists import ItemAnswer, ShortenedAnswer, answer_items, build_find_result, find_all
+from serve.mcp.answer_lists import (
+    ItemAnswer,
+    ShortenedAnswer,
+    answer_items,
+    build_find_result,
+    find_for_queries,
+)
 from stores.errors import LineageError
 from stores.locks import IndexBusy
 from tests.serve.mcp.clients import extract_structured_content, extract_text
@@ -145,7 +151,7 @@ def test_cancelled_questions(asked: list[str]) -> None:
         raise BadRequest("Failed.")
 
     with use_cancellation_flag(flag), pytest.raises(RequestCancelled):
-        find_all(find, FindRequest("a"), ["a", "b"])
+        find_for_queries(find, FindRequest("a"), ["a", "b"])
     assert asked == ["a"]
 
 
@@ -160,5 +166,5 @@ def test_questions_after_an_error(asked: list[str], error: LineageError, count: 
         raise error
 
     with pytest.raises(type(error), match=error.message):
-        find_all(find, FindRequest("0"), [str(number) for number in range(12)])
+        find_for_queries(find, FindRequest("0"), [str(number) for number in range(12)])
     assert len(asked) == count
