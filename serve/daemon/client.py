@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import time
 from collections.abc import Sequence
@@ -119,8 +118,7 @@ class DaemonClient:
                 try:
                     self.fetch_status()
                 except DaemonUnavailable:
-                    has_responded_meanwhile = bool(select.select([connection], [], [], 0)[0])
-                    if not has_responded_meanwhile:
+                    if not process.wait_for_data(connection, 0):  # the response has not come meanwhile
                         raise
                 next_status = time.monotonic() + STATUS_TIMEOUT_SECONDS
 
@@ -134,7 +132,7 @@ class DaemonClient:
 
 def _parse_response(response: Response, answer_type: type[AnswerType], paths: DaemonPaths) -> AnswerType:
     """Return the answer in a response. Raise the error that the daemon sent in its place."""
-    if response.status == process.STATUS_ERROR:
+    if response.status == process.STATUS_REQUEST_FAILED:
         raise protocol.decode(response.content, protocol.ErrorResponse).error
     if response.status == process.STATUS_OTHER_GIT_CONFIG:
         raise DaemonUnavailable("The daemon uses the git configuration of another HOME.")

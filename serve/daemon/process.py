@@ -1,18 +1,16 @@
-"""Daemon process of an index directory: its files, its build id, its start and end, and MCP sessions with it.
+"""Daemon process of an index directory: its files, its build id, its start and end, and requests to it.
 
 There is one daemon for each index directory, however many programs start one at the same time. Its directory and its
 socket are accessible only to their owner, so no other user can connect.
 
-An HTTP request with the client's working directory and settings turns its connection into an MCP session: lines of
-JSON-RPC in both directions. This module imports only the standard library, so that programs which relay such sessions
-start quickly.
+This module and the modules that it imports need only the standard library, so programs that relay MCP sessions start
+quickly.
 """
 
 from __future__ import annotations
 
 import atexit
 import hashlib
-import json
 import os
 import re
 import select
@@ -22,7 +20,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,7 +28,6 @@ from pathlib import Path
 from typing import Final
 
 from serve import config
-from serve.config import Settings
 from stores import errors, locks
 from stores.errors import LineageError
 from stores.locks import Deadline
@@ -39,7 +36,7 @@ DIRECTORY_NAME: Final = "daemon"
 SOCKET_NAME: Final = "socket"
 # Longest path of a Unix socket on macOS, without its final zero byte. Linux allows 107 bytes.
 MAX_SOCKET_PATH_BYTES: Final = 103
-# Parent of the socket's directory if the default path is too long. TMPDIR may differ between programs of one user.
+# Parent of the socket's directory if the default path is too long. Not TMPDIR: it may differ between programs.
 SHORT_DIRECTORY: Final = Path("/tmp")  # noqa: S108 - the owner of the directory in it is checked
 DIGEST_BYTES: Final = 8
 # Process id, user id and group id of the process at the other end of a socket.
@@ -54,7 +51,7 @@ _ROOT: Final = Path(__file__).resolve().parent.parent.parent
 START_TIMEOUT_SECONDS: Final = 20.0
 # A stopping daemon waits up to 30 s for its running requests.
 STOP_TIMEOUT_SECONDS: Final = 35.0
-POLL_SECONDS: Final = 0.01
+START_POLL_SECONDS: Final = 0.01
 MAX_LOG_BYTES: Final = 1_000_000
 # Size of the end of the log that an error quotes if the daemon does not start.
 LOG_TAIL_BYTES: Final = 2_000
@@ -65,24 +62,26 @@ _children: Final[list[subprocess.Popen[bytes]]] = []
 
 # Build id of the client. The daemon rejects calls of another build.
 BUILD_HEADER: Final = "Lineage-Build"
-# Digest of the client's git configuration. The daemon rejects calls with another one.
+# Digest of the paths of the directories in which git looks for the user's configuration. The daemon rejects calls with
+# another one.
 GIT_CONFIG_HEADER: Final = "Lineage-Git-Config"
-# Target of the request that turns its connection into an MCP session.
+# Target of the request that turns its connection into an MCP session: lines of JSON-RPC in both directions.
 MCP_TARGET: Final = "/mcp"
 STOP_TARGET: Final = "/stop"
-# Stands for the status of a daemon that ended before it responded.
+# Status of a response if the daemon ended before it sent one.
 NO_STATUS: Final = 0
 STATUS_SWITCHING_PROTOCOLS: Final = 101
-STATUS_ERROR: Final = 400
+# The response contains a LineageError.
+STATUS_REQUEST_FAILED: Final = 400
 STATUS_OTHER_BUILD: Final = 409
 STATUS_OTHER_GIT_CONFIG: Final = 412
 STATUS_STOPPING: Final = 503
 
-# Longest wait for the daemon to accept a session. It imports the MCP library first: 1 s, or ten on a busy machine.
-ACCEPT_TIMEOUT_SECONDS: Final = 30.0
+# Default timeout of a request. For its first MCP session, the daemon imports the MCP library: 1 s, or ten if busy.
+RESPONSE_TIMEOUT_SECONDS: Final = 30.0
 # Interval of the check for a suspended daemon while a program waits for it.
 SUSPENDED_POLL_SECONDS: Final = 1.0
-# One attempt, and another one after each of these: no daemon runs, the daemon is of another build, stops or crashes.
+# Maximum number of attempts. One fails if no daemon runs, or if the daemon has another build, is stopping or crashes.
 MAX_ATTEMPTS: Final = 4
 # Pause before the next attempt if the daemon is stopping.
 STOPPING_RETRY_SECONDS: Final = 0.05
@@ -141,7 +140,7 @@ class DaemonPaths:
             _make_private(directory)
 
     def check_files(self) -> None:
-        """Raise DaemonUnavailable if one of the files is another user's, or something else is in its place."""
+        """Raise DaemonUnavailable if a file belongs to another user or is of another kind, such as a directory."""
         for path, is_expected, name in (
             (self.directory, stat.S_ISDIR, "directory"),
             (self.socket.parent, stat.S_ISDIR, "directory"),
@@ -167,8 +166,8 @@ def _make_private(directory: Path) -> None:
 def compute_build_id() -> str:
     """Return a digest of the installed sources. Two installations with the same digest answer in the same way.
 
-    The digest is of the files on disk, not of the loaded code: after an upgrade, processes that still run the old code
-    get the new id too, so all clients use the same daemon.
+    The digest is computed from the files on disk, not from the loaded code. After an upgrade, a process that still runs
+    the old code gets the new id too, so all clients use the same daemon.
     """
     return _compute_source_digest(
         tuple((path, status.st_mtime_ns, status.st_size) for path, status in _iter_source_files())
@@ -176,17 +175,17 @@ def compute_build_id() -> str:
 
 
 def compute_git_config_digest() -> str:
-    """Return a digest of the directories that contain the user's git configuration."""
+    """Return a digest of the paths of the directories in which git looks for the user's configuration."""
     return hashlib.blake2b(os.fsencode(config.build_git_config_key()), digest_size=DIGEST_BYTES).hexdigest()
 
 
 def _iter_source_files() -> Iterator[tuple[Path, os.stat_result]]:
     """Yield path and status of each file of PACKAGES with one of SOURCE_SUFFIXES, always in the same order."""
-    page_source = _ROOT / "mindmap" / "web"  # thousands of files in a checkout
+    web_sources = _ROOT / "mindmap" / "web"  # thousands of files in a checkout
     for package in PACKAGES:
         for directory, subdirectories, files in os.walk(_ROOT / package):
             subdirectories[:] = sorted(
-                name for name in subdirectories if Path(directory, name) != page_source
+                name for name in subdirectories if Path(directory, name) != web_sources
             )
             paths = (Path(directory, name) for name in sorted(files) if name.endswith(SOURCE_SUFFIXES))
             yield from ((path, path.stat()) for path in paths)
@@ -210,7 +209,10 @@ def _detach_children() -> None:
 
 
 def connect(paths: DaemonPaths) -> socket.socket:
-    """Connect to the daemon. Raise FileNotFoundError or ConnectionRefusedError if none is running."""
+    """Connect to the daemon.
+
+    Raise FileNotFoundError or ConnectionRefusedError if none is running, and DaemonUnavailable as `check_files` does.
+    """
     paths.check_files()
     _make_private(paths.socket.parent)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -240,7 +242,7 @@ def is_running(paths: DaemonPaths) -> bool:
 
 
 def start_daemon(paths: DaemonPaths) -> None:
-    """Start a daemon unless one is running or another program starts it. Raise DaemonUnavailable on failure."""
+    """Start a daemon unless one is running; wait if another program starts one. Raise DaemonUnavailable on failure."""
     try:
         paths.create_directories()
         with locks.acquire_exclusive_lock(
@@ -270,7 +272,7 @@ def _create_start_timeout(seconds: float) -> DaemonUnavailable:
 
 def _create_stop_timeout(seconds: float) -> DaemonUnavailable:
     return DaemonUnavailable(
-        f"The daemon was asked to stop {seconds:g} s ago and is still working on earlier requests.",
+        f"The previous daemon has not ended within {seconds:g} s. It may be working on requests.",
         hint="Wait for it, or end its process with `kill`.",
     )
 
@@ -301,7 +303,7 @@ def _spawn_daemon(paths: DaemonPaths) -> None:
                 f"The daemon did not start: {_read_last_message(paths.log, log_offset)}",
                 hint=f"See its log: {paths.log}.",
             )
-        time.sleep(POLL_SECONDS)
+        time.sleep(START_POLL_SECONDS)
 
 
 def _rotate_log(log: Path) -> None:
@@ -320,49 +322,13 @@ def _read_last_message(log: Path, offset: int) -> str:
 
 
 def build_identity_headers() -> dict[str, str]:
-    """Return the headers that name this program's build and the user's git configuration."""
+    """Return the headers with the build id and the digest of `compute_git_config_digest`."""
     return {BUILD_HEADER: compute_build_id(), GIT_CONFIG_HEADER: compute_git_config_digest()}
-
-
-def open_session(
-    settings: Settings, server: str = "lineage", client_id: str = "", watched_maps: Sequence[str] = ()
-) -> socket.socket:
-    """Return a connection to an MCP session of the daemon. Start the daemon if none is running.
-
-    The arguments are those of `McpCall`. Raise DaemonUnavailable if there can be no daemon.
-    """
-    paths = DaemonPaths(settings.home)
-    call = {
-        "cwd": os.getcwd(),  # noqa: PTH109 - the path as text
-        "precision": settings.reranker_precision,
-        "server": server,
-        "maps_dir": str(settings.maps_dir),
-        "client_id": client_id,
-        "watched_maps": list(watched_maps),
-    }
-    body = json.dumps(call).encode()
-    for _ in range(MAX_ATTEMPTS):
-        response = send_request(paths, MCP_TARGET, build_identity_headers(), body)
-        if response is None:
-            start_daemon(paths)
-            continue
-        if response.status == STATUS_SWITCHING_PROTOCOLS:
-            return response.connection
-        response.connection.close()
-        if response.status == STATUS_OTHER_BUILD:
-            stop_headers = {BUILD_HEADER: response.content.decode("ascii", "replace")}
-            if stop_response := send_request(paths, STOP_TARGET, stop_headers, b""):
-                stop_response.connection.close()
-        elif response.status == STATUS_STOPPING:
-            time.sleep(STOPPING_RETRY_SECONDS)
-        elif response.status != NO_STATUS:
-            raise DaemonUnavailable(f"The daemon refused the session (status {response.status}).")
-    raise DaemonUnavailable("The daemon keeps stopping.", hint=f"See its log: {paths.log}.")
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Response of the daemon, and its open connection. `status`: NO_STATUS if the daemon ended before it responded."""
+    """Response of the daemon. The caller closes `connection`. `status`: NO_STATUS if the daemon sent none."""
 
     connection: socket.socket
     status: int
@@ -375,21 +341,21 @@ def send_request(
     headers: dict[str, str],
     body: bytes | None,
     *,
-    timeout_seconds: float = ACCEPT_TIMEOUT_SECONDS,
+    timeout_seconds: float = RESPONSE_TIMEOUT_SECONDS,
     on_wait: Callable[[socket.socket], None] = lambda _: None,
 ) -> Response | None:
     """Send a POST request, or GET without a body. Return the response, or None if no daemon is running.
 
     `on_wait`: called with the connection about every second of the wait. Raises DaemonUnavailable after
-    `timeout_seconds`, if the daemon is suspended, or if another program responds.
+    `timeout_seconds`, if the daemon is suspended, if another program responds, if the connection fails, or as
+    `DaemonPaths.check_files` does.
     """
     try:
         connection = connect(paths)
     except (FileNotFoundError, NotADirectoryError, ConnectionError):
         return None
     except OSError as error:
-        reason = errors.from_os_error(error) or error
-        raise DaemonUnavailable(f"Cannot connect to the daemon: {reason}") from error
+        raise _create_connection_error(error) from error
     headers = {"Host": "localhost", "Content-Length": str(len(body or b"")), **headers}
     method = "GET" if body is None else "POST"
     lines = [
@@ -412,9 +378,24 @@ def send_request(
         ) from error
     except ConnectionError:
         return Response(connection, NO_STATUS, b"")
+    except OSError as error:
+        connection.close()
+        raise _create_connection_error(error) from error
     except BaseException:
         connection.close()
         raise
+
+
+def _create_connection_error(error: OSError) -> DaemonUnavailable:
+    reason = errors.from_os_error(error) or error
+    return DaemonUnavailable(f"The connection to the daemon failed: {reason}")
+
+
+def wait_for_data(connection: socket.socket, timeout_seconds: float) -> bool:
+    """Wait for data or the end of a connection. Return False if there is neither after `timeout_seconds`."""
+    poll = select.poll()  # `select.select` fails for file descriptors from 1,024
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(timeout_seconds * 1_000))
 
 
 def _read_response(
@@ -429,7 +410,7 @@ def _read_response(
     data = b""
     while (remaining_seconds := deadline - time.monotonic()) > 0:
         poll_seconds = min(SUSPENDED_POLL_SECONDS, remaining_seconds)
-        if not select.select([connection], [], [], poll_seconds)[0]:
+        if not wait_for_data(connection, poll_seconds):
             if pid is not None and locks.is_process_suspended(pid):
                 raise DaemonUnavailable(
                     f"The daemon (process {pid}) is suspended.",
@@ -445,8 +426,8 @@ def _read_response(
             response = _parse_response(data)
         except (ValueError, IndexError) as error:
             raise DaemonUnavailable(
-                f"The process at {paths.socket} is no daemon of lineage.",
-                hint="End the program that listens there, and delete the file.",
+                f"The process that listens on {paths.socket} is not a lineage daemon.",
+                hint="End that process, and delete the file.",
             ) from error
         if response:
             return Response(connection, *response)
@@ -456,7 +437,7 @@ def _read_response(
 def _parse_response(data: bytes) -> tuple[int, bytes] | None:
     """Return the status and the content of a response; None if bytes are missing.
 
-    A response that opens a session has no content. Raises ValueError or IndexError for other data than HTTP.
+    A response that opens a session has no content. Raises ValueError or IndexError for data that is not HTTP.
     """
     head, end, content = data.partition(b"\r\n\r\n")
     headers = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)

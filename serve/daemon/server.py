@@ -267,7 +267,7 @@ class _CallHandler(_BaseHandler):
                 if lineage_error is None:
                     raise
                 error_response = protocol.ErrorResponse.from_error(lineage_error)
-                self._respond(process.STATUS_ERROR, protocol.encode(error_response))
+                self._respond(process.STATUS_REQUEST_FAILED, protocol.encode(error_response))
             else:
                 self._respond(200, response)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from typing import Any, BinaryIO, Final
 
 from serve import config, process
 from serve.config import Settings
-from serve.daemon.process import READ_BYTES, SUSPENDED_POLL_SECONDS, DaemonPaths, open_session, read_peer_pid
+from serve.daemon import process as daemon
 from stores import locks
 from stores.errors import LineageError, from_os_error
 
@@ -191,7 +190,7 @@ class Relay:
 
         `repeated_id`: id of a repeated `initialize`, whose answer the client does not get.
         """
-        pid = read_peer_pid(connection)
+        pid = daemon.read_peer_pid(connection)
         data = b""
         while received := self._receive(connection, pid):
             *lines, data = (data + received).split(b"\n")
@@ -221,10 +220,10 @@ class Relay:
     def _receive(self, connection: socket.socket, pid: int | None) -> bytes:
         """Return the next data; empty if the session has ended, or if its daemon is suspended."""
         try:
-            while not select.select([connection], [], [], SUSPENDED_POLL_SECONDS)[0]:
+            while not daemon.wait_for_data(connection, daemon.SUSPENDED_POLL_SECONDS):
                 if self._unanswered and pid is not None and locks.is_process_suspended(pid):
                     return b""
-            return connection.recv(READ_BYTES)
+            return connection.recv(daemon.READ_BYTES)
         except OSError:
             return b""
 
@@ -269,6 +268,43 @@ class Relay:
             with suppress(OSError):
                 print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - clients show stderr
             os._exit(1)
+
+
+def open_session(
+    settings: Settings, server: str = "lineage", client_id: str = "", watched_maps: Sequence[str] = ()
+) -> socket.socket:
+    """Return a connection to an MCP session of the daemon. Start the daemon if none is running.
+
+    The other arguments are fields of `serve.daemon.protocol.McpCall`. Raise DaemonUnavailable if no daemon can be
+    started, or if it refuses the session.
+    """
+    paths = daemon.DaemonPaths(settings.home)
+    call = {
+        "cwd": os.getcwd(),  # noqa: PTH109 - the path as text
+        "precision": settings.reranker_precision,
+        "server": server,
+        "maps_dir": str(settings.maps_dir),
+        "client_id": client_id,
+        "watched_maps": list(watched_maps),
+    }
+    body = json.dumps(call).encode()
+    for _ in range(daemon.MAX_ATTEMPTS):
+        response = daemon.send_request(paths, daemon.MCP_TARGET, daemon.build_identity_headers(), body)
+        if response is None:
+            daemon.start_daemon(paths)
+            continue
+        if response.status == daemon.STATUS_SWITCHING_PROTOCOLS:
+            return response.connection
+        response.connection.close()
+        if response.status == daemon.STATUS_OTHER_BUILD:
+            stop_headers = {daemon.BUILD_HEADER: response.content.decode("ascii", "replace")}
+            if stop_response := daemon.send_request(paths, daemon.STOP_TARGET, stop_headers, b""):
+                stop_response.connection.close()
+        elif response.status == daemon.STATUS_STOPPING:
+            time.sleep(daemon.STOPPING_RETRY_SECONDS)
+        elif response.status != daemon.NO_STATUS:
+            raise daemon.DaemonUnavailable(f"The daemon refused the session (status {response.status}).")
+    raise daemon.DaemonUnavailable("The daemon keeps stopping.", hint=f"See its log: {paths.log}.")
 
 
 def start_server(server: RelayedServer, client_id: str, watched_maps: Iterable[str]) -> socket.socket:
@@ -319,7 +355,7 @@ def serve_client(server: RelayedServer, settings: Settings) -> None:
     relay = Relay(
         lambda: open_session(settings, server.name, client_id, tuple(relay.watched_maps)),
         sys.stdout.buffer,
-        f"See its log: {DaemonPaths(settings.home).log}.",
+        f"See its log: {daemon.DaemonPaths(settings.home).log}.",
         server,
         client_id,
     )

@@ -11,10 +11,11 @@ from tornado.iostream import IOStream
 
 from pipeline.options import Precision
 from serve import config
-from serve.daemon import mcp_sessions, process
+from serve.daemon import mcp_sessions
 from serve.daemon.process import DaemonPaths
 from serve.daemon.protocol import McpCall
 from serve.daemon.server import DaemonState, Service
+from serve.mcp import relay
 from tests.serve.daemon.daemons import create_client, run_daemon
 
 # The daemon cannot resume the watchers of a session, and records in a file that the session has ended.
@@ -36,7 +37,7 @@ def test_session_that_fails_is_closed(home: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("MINDMAP_DATA_DIR", str(tmp_path / "maps"))
     with (
         run_daemon(home, setup_code=FAIL_TO_RESUME),
-        process.open_session(config.load_settings(), "mindmap", "client", ["mm_a"]) as connection,
+        relay.open_session(config.load_settings(), "mindmap", "client", ["mm_a"]) as connection,
     ):
         connection.settimeout(60)
         assert connection.recv(1) == b""

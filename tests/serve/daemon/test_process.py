@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -242,9 +245,36 @@ def test_another_program_at_the_socket(home: Path, response: bytes) -> None:
 
         thread = threading.Thread(target=respond, daemon=True)
         thread.start()
-        with pytest.raises(DaemonUnavailable, match="is no daemon"):
-            process.open_session(config.load_settings({"LINEAGE_HOME": str(home)}))
+        with pytest.raises(DaemonUnavailable, match="is not a lineage daemon"):
+            process.send_request(paths, process.MCP_TARGET, process.build_identity_headers(), b"")
         thread.join()
+
+
+def test_failed_connection(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system error of the connection is a DaemonUnavailable, so that the command answers without the daemon."""
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "connect", lambda _: socket.socket(socket.AF_UNIX))  # not connected
+        with pytest.raises(DaemonUnavailable, match=os.strerror(errno.ENOTCONN)):
+            create_client(home).find(REQUEST, home)
+
+
+def test_large_file_descriptor(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client with thousands of open files gets the daemon's response."""
+    descriptor = 1_500
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    connect = process.connect
+
+    def connect_with_large_descriptor(paths: DaemonPaths) -> socket.socket:
+        with connect(paths) as connection:
+            return socket.socket(fileno=fcntl.fcntl(connection, fcntl.F_DUPFD_CLOEXEC, descriptor))
+
+    with run_daemon(home):
+        monkeypatch.setattr(process, "connect", connect_with_large_descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], descriptor + 100), limits[1]))
+        try:
+            assert create_client(home).fetch_status()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_traceback_of_a_daemon_is_not_quoted(
