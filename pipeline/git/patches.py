@@ -62,7 +62,7 @@ class PatchPart(NamedTuple):
     old_count: int  # number of old lines, context included
     new_start: int  # 1-based number of the first new line; if `new_count` is 0, of the line before the part
     new_count: int  # number of new lines, context included
-    heading: str  # text after the second `@@`: the line above that git takes for the start of a function
+    section_heading: str  # text after the second `@@`: the line above that git takes for a function's start
     added: tuple[int, ...]  # 1-based numbers of the added lines, in the new file
     removed: tuple[int, ...]  # 1-based numbers of the removed lines, in the old file
 
@@ -173,8 +173,10 @@ def _parse_part(header_line: bytes, markers: bytes, start: int, end: int, scan: 
             old_line += count
         elif marker == CONTEXT:
             old_line, new_line = old_line + count, new_line + count
-    heading = header_line.split(b"@@", 2)[2].decode("utf-8", errors="replace").strip()
-    return PatchPart(old_start, old_count, new_start, new_count, heading, tuple(added), tuple(removed))
+    section_heading = header_line.split(b"@@", 2)[2].decode("utf-8", errors="replace").strip()
+    return PatchPart(
+        old_start, old_count, new_start, new_count, section_heading, tuple(added), tuple(removed)
+    )
 
 
 def _join_lines(lines: Sequence[bytes], slices: Sequence[slice]) -> str:
@@ -200,12 +202,12 @@ class Block:
 
     `old_start`: number of the first removed line; without removed lines, number of the old line after the block.
     `new_start`: number of the first added line; without added lines, number of the new line after the block.
-    `heading`: text after the second `@@` of the part's header. `removed`, `added`: lines with their markers.
+    `section_heading`: text after the second `@@` of the part's header. `removed`, `added`: lines with their markers.
     """
 
     old_start: int
     new_start: int
-    heading: bytes
+    section_heading: bytes
     removed: list[bytes]
     added: list[bytes]
 
@@ -258,20 +260,20 @@ def parse_blocks(parts: bytes) -> Iterator[Block]:
     lines, _ = split_lines(parts)
     markers = get_line_markers(lines)
     old_line = new_line = 0
-    heading = b""
+    section_heading = b""
     for match in MARKER_GROUP.finditer(markers):
         start, end = match.span()
         if markers[start] == HEADER:
             old_start, old_count, new_start, new_count = parse_line_ranges(lines[start])
             # If a part has no lines of a file, git prints the number of the line before the part.
             old_line, new_line = old_start + (old_count == 0), new_start + (new_count == 0)
-            heading = lines[start].split(b"@@", 2)[2]
+            section_heading = lines[start].split(b"@@", 2)[2]
         elif markers[start] == CONTEXT:
             count = markers.count(CONTEXT, start, end)
             old_line, new_line = old_line + count, new_line + count
         else:
             removed, added = (lines[slice(*match.span(group))] for group in ("removed", "added"))
-            yield Block(old_line, new_line, heading, removed, added)
+            yield Block(old_line, new_line, section_heading, removed, added)
             old_line, new_line = old_line + len(removed), new_line + len(added)
 
 
@@ -300,7 +302,9 @@ def _split_block(
     for is_merge_run, run in groupby(is_merge_line):
         end = start + len(list(run))
         if is_merge_run:
-            yield Block(next_old_line, block.new_start + start, block.heading, [], block.added[start:end])
+            yield Block(
+                next_old_line, block.new_start + start, block.section_heading, [], block.added[start:end]
+            )
         start = end
 
 
@@ -316,7 +320,7 @@ def _format_block(block: Block) -> bytes:
     """
     old_start, new_start = block.old_start - (not block.removed), block.new_start - (not block.added)
     ranges = b"@@ -%d,%d +%d,%d @@" % (old_start, len(block.removed), new_start, len(block.added))
-    return b"\n".join([ranges + block.heading, *block.removed, *block.added, b""])
+    return b"\n".join([ranges + block.section_heading, *block.removed, *block.added, b""])
 
 
 def parse_header_name(header: str) -> str | None:

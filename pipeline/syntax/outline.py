@@ -9,7 +9,13 @@ from itertools import groupby
 from typing import Final
 
 from pipeline.syntax.grammars import Grammar, Node, load_grammar_for_path
-from pipeline.syntax.symbols import CALLABLE_KINDS, PREFIX_NODES, Definition, find_definitions, get_last_row
+from pipeline.syntax.symbols import (
+    CALLABLE_KINDS,
+    DECORATOR_NODES,
+    Definition,
+    find_definitions,
+    get_last_row,
+)
 from pipeline.syntax.trees import FileContent, parse_version
 
 # Maximum number of siblings (other symbols of its chunk) to list before a symbol, and after it: a chunk may have 1,000.
@@ -142,7 +148,7 @@ def _iter_spans(
         node = stack.pop()
         if node is None:
             yield None
-        elif node.type in PREFIX_NODES:
+        elif node.type in DECORATOR_NODES:
             prefix = prefix or node
         elif budget.fits(node.start_byte, node.end_byte) or not nested_symbols.can_split(node):
             yield _build_span(prefix or node, node)

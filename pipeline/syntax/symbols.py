@@ -11,8 +11,8 @@ from pipeline.syntax.trees import (
     Version,
 )
 
-# Types of nodes before a definition that belong to it. In some grammars they are siblings of the definition.
-PREFIX_NODES: Final = frozenset({"decorator", "attribute_item"})
+# Types of nodes of decorators and attributes. In some grammars they are siblings before the definition.
+DECORATOR_NODES: Final = frozenset({"decorator", "attribute_item"})
 
 # Types of comment nodes.
 COMMENT_NODES: Final = frozenset({"comment", "line_comment", "block_comment", "multiline_comment"})
@@ -30,14 +30,14 @@ WRAPPER_NODES: Final = DECLARATION_NODES | {
     "variable_declarator",
 }
 
-# Kinds of symbols that are functions. A `property`, such as a getter, is a function that a call in JavaScript defines.
+# Kinds of symbols that are functions. A `property` is a JavaScript property, such as a getter, that a call defines.
 CALLABLE_KINDS: Final = frozenset({"function", "method", "property"})
 
 # Length to which names are cut: computed property names and generated code may have long code in place of a name.
 MAX_NAME_CHARACTERS: Final = 200
 
-# Maximum number of levels of nested symbols. Deeper ones are omitted, because each level repeats their source text.
-# Handwritten code has up to six.
+# Maximum number of levels of nested symbols. Deeper symbols are omitted, because the source text of each symbol repeats
+# that of all symbols in it. Handwritten code has up to six levels.
 MAX_NESTING: Final = 16
 
 # Maximum number of comments and decorators to visit next to a definition, because each step takes longer than the last.
@@ -50,12 +50,12 @@ class Definition(NamedTuple):
     name: str
     kind: str
     parent: str  # names of the enclosing symbols, joined by dots
-    lead_row: int  # first row of the comments directly above it; `first_row` without comments
+    first_comment_row: int  # row of the first comment directly above it; `first_row` without comments
     first_row: int  # row of the first decorator, or else of the definition
     last_row: int
     start_byte: int
     end_byte: int
-    is_error_free: bool  # whether there is no syntax error in it
+    has_syntax_error: bool  # whether there is a syntax error in it
 
     @property
     def byte_range(self) -> tuple[int, int]:
@@ -64,53 +64,55 @@ class Definition(NamedTuple):
 
 
 class _DefinitionSpan(NamedTuple):
-    """Match of a definition, and the nodes around it that belong to it.
+    """Match of a definition, and the nodes around and before it that belong to it.
 
-    `statement`: node of the definition, or a node around it that adds `export`, `const` or an assignment.
-    `first`: first decorator, or else the statement. `lead_row`: as in `Definition`.
+    - `first`: first decorator; without decorators, the statement.
+    - `first_comment_row`: as in `Definition`.
+    - `statement`: outermost node that belongs to the definition, such as its `export` statement; else its own node.
     """
 
     match: Match
     first: Node
-    lead_row: int
+    first_comment_row: int
     statement: Node
 
 
 def find_definitions(version: Version, rows: tuple[int, int] | None = None) -> list[Definition]:
     """Return the symbols of a file in source order, parents before children.
 
-    `rows`: (first, last). Only symbols that, with the comments above them, intersect these rows; None for all symbols.
+    `rows`: (first, last). All symbols that, with the comments above them, intersect these rows, and possibly some below
+    them; None for all symbols.
     """
     root, grammar = version.tree.root_node, version.grammar
-    # A decorator or comment in the rows may belong to a definition below them.
     matches = list(grammar.find_matches(root, rows))
     prefixes = [match.node for match in matches if match.kind == "prefix"]
+    # A decorator or comment in the rows may belong to a definition below them.
     if rows is not None and prefixes:
         last_definition_row = _find_definition_row(max(prefixes, key=lambda node: node.start_byte))
         if last_definition_row > rows[1]:
             matches = list(grammar.find_matches(root, (rows[0], last_definition_row)))
-    # `exports = module.exports = function create() {}` has two equal definitions of `create`.
+    # `exports = module.exports = function create() {}` gives two equal definitions of `create`, which count once.
     return list(dict.fromkeys(_build_definitions(_build_spans(matches), version)))
 
 
 def get_last_row(node: Node) -> int:
-    """Return the last row with characters of the node. A node may end at the start of the row after it."""
+    """Return the last row that has characters of the node. A node whose last character is a line feed ends below it."""
     row, column = node.end_point
     return row if column else max(row - 1, node.start_point[0])
 
 
 def _find_definition_row(prefix: Node) -> int:
-    """Return the start row of the definition that a comment, decorator or attribute belongs to."""
+    """Return the start row of the first node after a comment or decorator that is neither a comment nor a decorator."""
     node: Node | None = prefix
     for _ in range(MAX_VISITED_SIBLINGS):
-        if node is None or not _is_prefix_or_comment(node):
+        if node is None or not _is_decorator_or_comment(node):
             break
         node = node.next_sibling
     return prefix.start_point[0] if node is None else node.start_point[0]
 
 
-def _is_prefix_or_comment(node: Node) -> bool:
-    return node.type in PREFIX_NODES or node.type in COMMENT_NODES
+def _is_decorator_or_comment(node: Node) -> bool:
+    return node.type in DECORATOR_NODES or node.type in COMMENT_NODES
 
 
 def _build_spans(matches: Iterable[Match]) -> list[_DefinitionSpan]:
@@ -123,17 +125,17 @@ def _build_spans(matches: Iterable[Match]) -> list[_DefinitionSpan]:
 def _build_span(match: Match) -> _DefinitionSpan:
     """Return the span of a match, with the decorators and comments before it."""
     statement = _get_statement(match.node)
-    first, lead_row = statement, statement.start_point[0]
+    first, first_comment_row = statement, statement.start_point[0]
     previous_node = statement.prev_sibling
     for _ in range(MAX_VISITED_SIBLINGS):
-        if previous_node is None or not _is_prefix_or_comment(previous_node):
+        if previous_node is None or not _is_decorator_or_comment(previous_node):
             break
-        if previous_node.type in PREFIX_NODES:
-            first, lead_row = previous_node, previous_node.start_point[0]
-        elif get_last_row(previous_node) >= lead_row - 1 and not _is_trailing_comment(previous_node):
-            lead_row = previous_node.start_point[0]
+        if previous_node.type in DECORATOR_NODES:
+            first, first_comment_row = previous_node, previous_node.start_point[0]
+        elif get_last_row(previous_node) >= first_comment_row - 1 and not _is_trailing_comment(previous_node):
+            first_comment_row = previous_node.start_point[0]
         previous_node = previous_node.prev_sibling
-    return _DefinitionSpan(match, first, lead_row, statement)
+    return _DefinitionSpan(match, first, first_comment_row, statement)
 
 
 def _is_trailing_comment(comment: Node) -> bool:
@@ -143,9 +145,9 @@ def _is_trailing_comment(comment: Node) -> bool:
 
 
 def _get_statement(node: Node) -> Node:
-    """Return the outermost node around a definition that belongs to it; at least the node itself.
+    """Return the outermost node that belongs to a definition: its node, or one of `WRAPPER_NODES` around it.
 
-    A declaration of several names does not belong to one of them.
+    A declaration of several names belongs to none of their definitions.
     """
     while (parent := node.parent) is not None and parent.type in WRAPPER_NODES:
         if parent.type in DECLARATION_NODES and parent.named_child_count > 1:
@@ -163,30 +165,35 @@ def _build_definitions(spans: Iterable[_DefinitionSpan], version: Version) -> It
         kind, name = _get_kind(span, enclosing_definitions, version), _get_name(span.match, version.content)
         # The parser's error recovery may insert an empty name.
         if kind and name and len(enclosing_definitions) < MAX_NESTING:
-            definition = _build_definition(
-                span, name, kind, ".".join(outer.name for outer in enclosing_definitions)
-            )
+            parent = ".".join(enclosing.name for enclosing in enclosing_definitions)
+            definition = _build_definition(span, name, kind, parent)
             enclosing_definitions.append(definition)
             yield definition
 
 
 def _encloses(definition: Definition, span: _DefinitionSpan) -> bool:
-    """Return whether a definition that starts before a span encloses it. Chained names do not enclose each other."""
+    """Return whether a definition encloses a span that starts after it, or at the same byte.
+
+    The names of a chained assignment do not enclose each other.
+    """
     is_chained = definition.byte_range == (span.first.start_byte, span.statement.end_byte)
     return definition.end_byte > span.first.start_byte and not is_chained
 
 
-def _get_kind(span: _DefinitionSpan, outer: Sequence[Definition], version: Version) -> str | None:
-    """Return the kind of a span's symbol; None if it is no symbol. `outer`: enclosing definitions, innermost last.
+def _get_kind(
+    span: _DefinitionSpan, enclosing_definitions: Sequence[Definition], version: Version
+) -> str | None:
+    """Return the kind of a span's symbol; None if it is no symbol. `enclosing_definitions`: innermost last.
 
-    A function in a class is a method. The value of a property is no symbol, nor is a local function in some grammars.
+    A function directly in a class or another non-function symbol is a method. A function that is the value of a
+    property is not a symbol. In Python and Kotlin, a function inside a function is not a symbol.
     """
     kind, callee = span.match.kind, span.match.second_name
     if kind == "property" and callee and not PROPERTY_FUNCTION.fullmatch(_get_text(callee, version.content)):
         return None
-    if not outer:
+    if not enclosing_definitions:
         return kind
-    enclosing = outer[-1]
+    enclosing = enclosing_definitions[-1]
     if enclosing.kind == "property" and kind in CALLABLE_KINDS and _is_value_of(span, enclosing):
         return None
     if enclosing.kind not in CALLABLE_KINDS:
@@ -209,12 +216,12 @@ def _build_definition(span: _DefinitionSpan, name: str, kind: str, parent: str) 
         name=name,
         kind=kind,
         parent=parent,
-        lead_row=span.lead_row,
+        first_comment_row=span.first_comment_row,
         first_row=span.first.start_point[0],
         last_row=get_last_row(span.statement),
         start_byte=span.first.start_byte,
         end_byte=span.statement.end_byte,
-        is_error_free=not span.statement.has_error,
+        has_syntax_error=span.statement.has_error,
     )
 
 
@@ -239,5 +246,5 @@ def _get_base_type(node: Node) -> Node:
 
 
 def _get_text(node: Node, content: FileContent) -> str:
-    """Return the beginning of a node's text in one line."""
+    """Return the text of a node on one line, cut to `MAX_NAME_CHARACTERS`."""
     return " ".join(content.decode(node.start_byte, node.end_byte).split())[:MAX_NAME_CHARACTERS]

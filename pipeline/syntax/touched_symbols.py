@@ -1,9 +1,13 @@
 """Symbols that a hunk touches.
 
-A hunk touches a symbol if a changed line is in it, but in no symbol nested in it: a changed method does not touch its
-class. Added lines are looked up in the new version of the file, removed lines in the old one. Blank lines count only if
-no other line changed. If the symbol of a changed line has a syntax error, git's hunk header, the text after `@@`, names
-the symbol instead. The hunk header also counts for a changed line in no symbol if the file has a syntax error.
+A hunk is the diff of one file; a part is one of its `@@` sections. Added lines are looked up in the new version of the
+file, removed lines in the old one. A hunk touches a symbol if a changed line is in it, or in the comments and
+decorators directly above it, but in no symbol nested in it: a changed method does not touch its class. On a line with
+several definitions, each one-line definition counts. A blank line counts only if all added lines of its part, or all
+removed lines, are blank.
+
+git's hunk header, the text after `@@`, names the symbol instead in three cases: the symbol of a changed line has a
+syntax error, a changed line is in no symbol of a file with a syntax error, or the file cannot be parsed.
 """
 
 from __future__ import annotations
@@ -41,12 +45,12 @@ class TouchedSymbol:
     confidence: Literal["ExactSpan", "HunkHeader"]
 
 
-class DiffPartWithHeading(DiffPart, Protocol):
+class DiffPartWithSectionHeading(DiffPart, Protocol):
     """`@@` part of a diff with its hunk header."""
 
     @property
-    def heading(self) -> str:
-        """Text after the second `@@`: the line above the part that git takes for the start of a function."""
+    def section_heading(self) -> str:
+        """Text after the second `@@`: the line above that git takes for the start of the enclosing function."""
 
 
 class HunkLike(Protocol):
@@ -62,14 +66,14 @@ class HunkLike(Protocol):
 
     @property
     def old_blob(self) -> str | None:
-        """Blob that the parts apply to; None if there is none."""
+        """SHA of the blob before the change; None if there is none."""
 
     @property
     def new_blob(self) -> str | None:
-        """Blob that the parts result in; None if there is none."""
+        """SHA of the blob after the change; None if there is none."""
 
     @property
-    def parts(self) -> Sequence[DiffPartWithHeading]:
+    def parts(self) -> Sequence[DiffPartWithSectionHeading]:
         """`@@` parts of the diff between the two blobs."""
 
 
@@ -133,7 +137,7 @@ class TouchedSymbolFinder:
 
 
 def find_touched_symbols(
-    parts: Sequence[DiffPartWithHeading], old: Version | None, new: Version | None
+    parts: Sequence[DiffPartWithSectionHeading], old: Version | None, new: Version | None
 ) -> tuple[TouchedSymbol, ...]:
     """Return the symbols that the parts of a hunk touch.
 
@@ -155,9 +159,9 @@ def find_touched_symbols(
     return (*exact_symbols, *(symbol for symbol in header_symbols if symbol.name not in names))
 
 
-def find_header_symbols(parts: Iterable[DiffPartWithHeading]) -> tuple[TouchedSymbol, ...]:
+def find_header_symbols(parts: Iterable[DiffPartWithSectionHeading]) -> tuple[TouchedSymbol, ...]:
     """Return the symbols that the hunk headers name, each once."""
-    header_names = (parse_header_name(part.heading) for part in parts if part.heading)
+    header_names = (parse_header_name(part.section_heading) for part in parts if part.section_heading)
     names = dict.fromkeys(name[:MAX_NAME_CHARACTERS] for name in header_names if name)
     return tuple(TouchedSymbol(name, "", "unknown", HUNK_HEADER) for name in names)
 
@@ -172,7 +176,10 @@ def _get_previous_version(hunk: HunkLike) -> PreviousVersion | None:
 
 
 def _find_symbols_on_lines(version: Version | None, lines: Sequence[int]) -> _LineSymbols:
-    """Return the innermost symbols on these lines, counted from 1. `version`: None if it is not parsable."""
+    """Return the innermost symbols on these lines, which count from 1 and ascend.
+
+    `version`: version of the file that has these lines; None if it cannot be parsed.
+    """
     if not lines:
         return _NO_LINES
     if version is None:
@@ -182,32 +189,33 @@ def _find_symbols_on_lines(version: Version | None, lines: Sequence[int]) -> _Li
     owner_indices = _find_innermost(definitions, rows)
     owner_ranges = {definitions[index].byte_range for index in owner_indices if index >= 0}
     owners = [definition for definition in definitions if definition.byte_range in owner_ranges]
-    error_free_owners = [owner for owner in owners if owner.is_error_free]
+    valid_owners = [owner for owner in owners if not owner.has_syntax_error]
     has_lines_outside = -1 in owner_indices
     return _LineSymbols(
-        tuple(map(_build_touched_symbol, error_free_owners)),
-        is_uncertain=len(error_free_owners) < len(owners)
-        or (has_lines_outside and not version.is_error_free),
+        tuple(map(_build_touched_symbol, valid_owners)),
+        is_uncertain=len(valid_owners) < len(owners) or (has_lines_outside and version.has_syntax_error),
     )
 
 
 def _select_non_blank_rows(content: FileContent, rows: list[int]) -> list[int]:
-    """Return the rows that are not blank, or all if all are blank. A blank line between methods belongs to neither."""
+    """Return the rows that are not blank, or all rows if all are blank. `rows`: ascending.
+
+    A blank line between two methods is added or removed with one of them, but is in their class.
+    """
     lines = content.get_rows(rows[0], rows[-1])
     return [row for row in rows if lines[row - rows[0]].strip()] or rows
 
 
 def _find_innermost(definitions: Sequence[Definition], rows: Sequence[int]) -> list[int]:
-    """Return the indices of the innermost definitions on the rows, ascending. -1 stands for rows without a definition.
+    """Return the indices of the innermost definitions on the rows, ascending; -1 if a row is in no definition.
 
-    `rows`: ascending.
+    Each one-line definition on the rows is included, because a line may have several. `rows`: ascending.
     """
     owner_indices = [-1] * len(rows)
     single_line_indices = set()
     for index, definition in enumerate(definitions):
-        first, last = bisect_left(rows, definition.lead_row), bisect_right(rows, definition.last_row)
+        first, last = bisect_left(rows, definition.first_comment_row), bisect_right(rows, definition.last_row)
         owner_indices[first:last] = [index] * (last - first)
-        # If a line has several definitions, each counts, although only the last one owns the row.
         if first < last and definition.first_row == definition.last_row:
             single_line_indices.add(index)
     return sorted(single_line_indices.union(owner_indices))

@@ -134,9 +134,9 @@ class Version:
     grammar: Grammar
 
     @property
-    def is_error_free(self) -> bool:
-        """True if the file has no syntax error."""
-        return not self.tree.root_node.has_error
+    def has_syntax_error(self) -> bool:
+        """True if the file has a syntax error."""
+        return self.tree.root_node.has_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class VersionCache:
         source = blobs.read_blob(blob)
         last_key = self._last_key_by_path.get(path, key)
         last_version = self._versions.get(last_key) if grammar.is_incremental else None
-        if last_version is None or last_version.grammar is not grammar or not last_version.is_error_free:
+        if last_version is None or last_version.grammar is not grammar or last_version.has_syntax_error:
             return self._store(path, key, parse_version(source, grammar))
         return self._store(
             path, key, parse_incrementally(last_version, source, blobs.diff_blobs(last_key[1], blob))
@@ -244,7 +244,7 @@ def parse_incrementally(old: Version, source: bytes, parts: Sequence[DiffPart]) 
     content = FileContent(source)
     if not is_within_size_limits(content):
         return None
-    edits = compute_edits(old.content, content, parts) if old.is_error_free else None
+    edits = compute_edits(old.content, content, parts) if not old.has_syntax_error else None
     return _parse_from_scratch(content, old.grammar) if edits is None else _reparse(old, content, edits)
 
 

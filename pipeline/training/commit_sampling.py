@@ -315,7 +315,7 @@ def build_change_text(hunk: Hunk, lines: str) -> str:
 
     Symbols come from the text that git writes after `@@`, without parsing the file.
     """
-    header_names = (_HEADER_NAME.search(part.heading) for part in hunk.parts)
+    header_names = (_HEADER_NAME.search(part.section_heading) for part in hunk.parts)
     return build_semantic_text(
         message="",
         path=hunk.file_path,

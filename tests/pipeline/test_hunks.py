@@ -68,7 +68,7 @@ def test_modified_file(repo: Repo) -> None:
     repo.commit_file("a.py", text)
     hunk = extract_only_hunk(repo)
     assert [(part.removed, part.added) for part in hunk.parts] == [((3,), ()), ((18,), (17, 18))]
-    assert [part.heading for part in hunk.parts] == ["", "line 14"]
+    assert [part.section_heading for part in hunk.parts] == ["", "line 14"]
     assert (hunk.added_text, hunk.removed_text) == ("other\nmore", "line 3\nline 18")
     assert hunk.old_blob == old_blob
     git_diff = repo.git("show", "--format=", "HEAD") + "\n"
@@ -88,7 +88,7 @@ def test_diff_attributes(repo: Repo) -> None:
         repo.write(name, (repo.path / name).read_text() + "more\n")
     repo.commit("More")
     hunks_by_path = {hunk.file_path: hunk for hunk in extract_changes(repo).hunks}
-    headers = {name: [part.heading for part in hunk.parts] for name, hunk in hunks_by_path.items()}
+    headers = {name: [part.section_heading for part in hunk.parts] for name, hunk in hunks_by_path.items()}
     assert headers == {"plain.txt": ["shift = 1"], "driven.txt": ["def named():"], "opaque.txt": []}
     assert hunks_by_path["opaque.txt"].content_kind == "binary"
 

@@ -81,7 +81,7 @@ def build_part(old_start: int, old: Sequence[str], new_start: int, new: Sequence
         old_count=len(old),
         new_start=new_start + bool(new),
         new_count=len(new),
-        heading="",
+        section_heading="",
         added=tuple(range(new_start + 1, new_start + 1 + len(new))),
         removed=tuple(range(old_start + 1, old_start + 1 + len(old))),
     )
@@ -288,15 +288,15 @@ def test_longest_line_that_is_parsed(end: bytes) -> None:
         assert is_within_size_limits(FileContent(b"a\n" + b"x" * length + end)) is is_within
 
 
-def test_is_error_free() -> None:
-    """A version with a syntax error is not error-free."""
+def test_syntax_error() -> None:
+    """A version tells whether it has a syntax error."""
     python = load_grammar("python")
     assert [
-        isinstance(version, Version) and version.is_error_free
+        isinstance(version, Version) and version.has_syntax_error
         for version in (parse_version(b"a = 1\n", python), parse_version(b"a = = 1\n", python))
     ] == [
-        True,
         False,
+        True,
     ]
 
 
