@@ -379,11 +379,10 @@ class TrainingArgumentParser(argparse.ArgumentParser):
             )
         return training_files, held_out_files
 
-    @staticmethod
-    def require_batch(list_count: int, batch_size: int) -> None:
-        """Raise ValueError if the lists do not fill one batch: the training would have no step."""
+    def require_batch(self, list_count: int, batch_size: int) -> None:
+        """Exit with a message if the lists do not fill one batch: the training would have no step."""
         if list_count < batch_size:
-            raise ValueError(
+            self.error(
                 f"{list_count} lists do not fill a batch of {batch_size}. "
                 "Mine a longer history with `python -m pipeline.training.mine_lists`."
             )

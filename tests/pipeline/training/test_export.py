@@ -50,13 +50,34 @@ def test_write_static_model(tmp_path: Path) -> None:
 
 
 def test_file_tensors() -> None:
-    """A checkpoint's tensors get the names of the bundled file, as float16."""
+    """Each tensor of a checkpoint gets its name in the bundled file, as float16."""
     bundled = onnx_graph.load_cross_encoder_weights(MODELS_DIR / cross_encoder.CROSS_ENCODER_FILE)
     modules = [*OTHER_MODULES, *(f"layers.{layer}.{name}" for layer in range(3) for name in LAYER_MODULES)]
     names = ["side", "scale", *(f"{module}.{part}" for module in modules for part in ("weight", "bias"))]
-    tensors = to_file_tensors(dict.fromkeys(names, 0.5), int(bundled["apart"]))
+    state = {name: float(number) for number, name in enumerate(names)}
+    tensors = to_file_tensors(state, int(bundled["apart"]))
     assert set(tensors) == set(bundled)
     assert {tensor.dtype for tensor in tensors.values()} == {np.dtype(np.float16)}
+    assert len({float(tensor) for name, tensor in tensors.items() if name not in ("apart", "layers")}) == len(
+        names
+    )
+    for name, file_name in (
+        ("side", "side"),
+        ("scale", "scale"),
+        ("embedding_norm.weight", "embeddings.LayerNorm.weight"),
+        ("importance.bias", "importance.bias"),
+        ("joint.weight", "joint.weight"),
+        ("out.bias", "out.bias"),
+        ("layers.0.query.weight", "layer.0.attention.self.query.weight"),
+        ("layers.0.key.weight", "layer.0.attention.self.key.weight"),
+        ("layers.1.value.bias", "layer.1.attention.self.value.bias"),
+        ("layers.1.attention_output.weight", "layer.1.attention.output.dense.weight"),
+        ("layers.1.attention_norm.weight", "layer.1.attention.output.LayerNorm.weight"),
+        ("layers.2.intermediate.bias", "layer.2.intermediate.dense.bias"),
+        ("layers.2.output.weight", "layer.2.output.dense.weight"),
+        ("layers.2.output_norm.bias", "layer.2.output.LayerNorm.bias"),
+    ):
+        assert tensors[file_name] == state[name]
 
 
 def test_interpolate_weights() -> None:

@@ -68,8 +68,10 @@ def test_select_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert parser.select_files(parsed) == ([tmp_path / "two.npz"], [tmp_path / "one.npz"])
 
 
-def test_too_few_lists() -> None:
-    """Lists that do not fill a batch are an error with a hint; the training would wait for one forever."""
-    TrainingArgumentParser.require_batch(24, 24)
-    with pytest.raises(ValueError, match=r"23 lists do not fill a batch of 24\. Mine a longer history"):
-        TrainingArgumentParser.require_batch(23, 24)
+def test_too_few_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lists that do not fill a batch end the command with a hint; the training would wait for one forever."""
+    parser = TrainingArgumentParser(None)
+    parser.require_batch(24, 24)
+    with pytest.raises(SystemExit):
+        parser.require_batch(23, 24)
+    assert "23 lists do not fill a batch of 24. Mine a longer history" in capsys.readouterr().err
