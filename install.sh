@@ -159,6 +159,7 @@ clean_up() {
     [ "$code" = 0 ] || printf 'Nothing was installed.\n' >&2
 }
 trap clean_up EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
@@ -195,7 +196,12 @@ uv)
     environment=$(uv tool dir)/$distribution
     # uv deletes an installed version before it installs another one, so move it away until uv has finished.
     backup=$environment.before-install
-    [ ! -d "$environment" ] || { rm -rf -- "$backup" && mv -- "$environment" "$backup"; }
+    # A backup that is still there is of an installation that was killed, so only the backup works.
+    if [ -d "$backup" ]; then
+        rm -rf -- "$environment"
+    elif [ -d "$environment" ]; then
+        mv -- "$environment" "$backup"
+    fi
     unfinished_environment=$environment
     uv tool install --quiet --force --reinstall --python="$python" ${options:+"$options"} "$requirement"
     bin_dir=$(uv tool dir --bin)

@@ -51,7 +51,7 @@ _REMOTE_NAME: Final = re.compile(r"(?:://[^/]+/|^[^/:]+:)/?(?P<name>[^/]+(?:/[^/
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _BULLET: Final = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s")
 # Headings and link definitions of Markdown and reStructuredText, and lines below a heading.
-_NO_ENTRY: Final = re.compile(r"\s*(?:#|\.\. |\[[^\]]*\]:)")
+_NO_ENTRY: Final = re.compile(r"\s*(?:#{1,6}\s|\.\. |\[[^\]]*\]:)")
 _UNDERLINE: Final = re.compile(r"\s*([=~^*-])\1{2,}\s*$")
 
 Hit = TypeVar("Hit", "PatternHit", "ExplainHit", "ChangeHit", "CommitDetails")
@@ -265,7 +265,7 @@ def select_changelog_entries(diffs: Iterable[str], message: str) -> tuple[str, .
 def _iter_added_entries(diff: str) -> Iterator[str]:
     """Yield the entries that begin in added lines, each with its continuation lines.
 
-    An entry begins with a bullet, or with a capital letter below a line that belongs to no entry.
+    An entry begins with a bullet or a capital letter.
     """
     entry: list[str] = []
     for line in diff.split("\n"):

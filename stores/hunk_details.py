@@ -140,7 +140,7 @@ _SUBJECT: Final = r"regexp_extract(message, '^[^\r\n]*')"
 # Reverts as git and GitHub write them. A quoted message of an earlier revert (`> This ...`) does not count.
 _REVERTS: Final = rf"""
 SELECT commit_sha, commit_date, {_SUBJECT},
-       regexp_extract_all(message, '(?m)^[ \t]*This reverts commit ([0-9a-f]{{7,64}})\b', 1)
+       regexp_extract_all(message, '(?m)^[^>\n]*?\bThis reverts commit ([0-9a-f]{{7,64}})\b', 1)
 FROM commits
 WHERE contains(message, 'This reverts commit ')
       OR starts_with(message, 'Revert "') OR starts_with(message, 'Reapply "')"""

@@ -16,6 +16,7 @@ from pipeline.git.git_cli import GitProgram
 from pipeline.git.patches import strip_file_header
 from pipeline.git.repository import Repository, UnreadableObject
 from pipeline.hunks import OVERSIZE_BYTES
+from pipeline.interrupts import check_cancelled
 from serve.api_types import format_rfc3339
 from serve.excerpts import split_sections
 from serve.explain.blame import BlamedLine, LineOrigin
@@ -258,15 +259,18 @@ def _build_related_commit(
 def _count_sections(repository: Repository, connection: Connection, commit: FileCommit) -> int:
     """Return the number of `@@` sections of a commit's change to a file; of a merge, of the change that it made itself.
 
-    Comparing the file takes 0.3 ms. Reading a stored diff takes 10 ms (`hunk_details.DiffCache`), so only the diffs of
-    merges and of unreadable files are read.
+    Comparing a file usually takes 0.3 ms, and 30 ms for 1 MB with thousands of changes. Reading a stored diff takes
+    10 ms (`hunk_details.DiffCache`), so only the diffs of merges and of files that are not found are read.
     """
+    check_cancelled()
     parents = repository.read_parents(commit.commit_sha)
     if len(parents) == 1:
         with suppress(UnreadableObject):
             previous = parents[0], commit.old_path
-            diff = diff_versions(repository, LineOrigin(commit.commit_sha, commit.path, previous))
-            return len(split_sections(diff or ""))
+            # The recorded old path of a rename is not exact if it is not UTF-8.
+            if commit.old_path == commit.path or repository.find_entry(*previous):
+                diff = diff_versions(repository, LineOrigin(commit.commit_sha, commit.path, previous))
+                return len(split_sections(diff or ""))
     (details,) = load_hunk_details(connection, [commit.hunk_id])
     return len(split_sections(details.diff))
 

@@ -429,7 +429,8 @@ class WordIndex:
         text = self._text
         if len(text) != len(self._folded_text):
             return False
-        starts_inside = text[start].islower() and text[start - 1 : start].isalpha()
+        # A lower-case letter outside ASCII can begin a part of a name: `ABCé` has the parts `ABC` and `é`.
+        starts_inside = text[start].isascii() and text[start].islower() and text[start - 1 : start].isalpha()
         return starts_inside or (text[end - 1].islower() and text[end].islower())
 
     @cached_property

@@ -26,7 +26,7 @@ from pipeline.git.repository import Repository
 from serve.excerpts import get_subject
 from serve.explain.changed_lines import find_blob, read_lines
 from serve.explain.line_similarity import MIN_WEIGHT, build_key, extract_features
-from serve.text import SHA_DIGITS, escape_in_sentence, format_command
+from serve.text import SHA_DIGITS, escape_in_sentence, format_command, quote_command
 
 # git blame needs several times the size of a file in memory, and nobody reads a larger file line by line.
 MAX_FILE_BYTES: Final = 100 << 20
@@ -195,9 +195,9 @@ def _build_work_tree_target(repository: Repository, head: str | None, entry: _Pa
 def _build_submodule_target(repository: Repository, entry: _PathEntry) -> Target:
     module = decode_path(entry.entry_path)
     inner_path = decode_path(entry.path[len(entry.entry_path) + 1 :]) or "FILE"
-    root = repository.root / module
-    checkout = "" if os.path.lexists(root / ".git") else "`git submodule update --init` and then "
-    command = format_command("lineage", "explain", inner_path, str(root))
+    command = format_command("lineage", "explain", inner_path, str(repository.root / module))
+    update = quote_command("git", "-C", str(repository.root), "submodule", "update", "--init", "--", module)
+    checkout = "" if os.path.lexists(repository.root / module / ".git") else f"{update} and then "
     note = f"{escape_in_sentence(module)} is a submodule, which is a separate repository"
     return Target(entry.path, note=f"{note}: run {checkout}{command}." if command else f"{note}.")
 

@@ -304,7 +304,7 @@ def test_changelog_entries() -> None:
 +Bug fixes in this release
 +-------------------------
 +- Close the port
-+  of a lost server. {long}
++  #12 of a lost server. {long}
  - Old entry
 +  that goes on and on
 +[#1]: https://example.org/some/page
@@ -314,7 +314,7 @@ def test_changelog_entries() -> None:
 +Keep the port open
 """
     entries = select_changelog_entries([diff.format(long="y" * 200)], "Count all ports: the first")
-    start = "- Close the port of a lost server. "
+    start = "- Close the port #12 of a lost server. "
     assert entries == (
         f"{start}{'y' * (MAX_CHANGELOG_CHARS - len(start))}…",
         "* two words Keep the port open",

@@ -115,6 +115,7 @@ def test_quoted_and_unknown_reverts() -> None:
     restored = f'Revert "Revert "Add it""\n\nThis reverts commit {make_sha(2)}.\n\n> This reverts commit {make_sha(1)}.'
     assert find_reverts({1: "Add it", 2: revert, 3: restored}) == {2: 3}
     assert find_reverts({1: "", 2: "Undo\n\nThis reverts commit r1234."}) == {}
+    assert find_reverts({1: "Add it", 2: f"Squash\n\n* Undo. This reverts commit {make_sha(1)}."}) == {1: 2}
 
 
 def test_reverts_of_reverts_in_any_order() -> None:

@@ -197,6 +197,18 @@ def test_words_are_extracted_once() -> None:
     assert extract_features.cache_info().misses <= len(lines) + 5
 
 
+def test_positions_of_equal_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The positions are the same for few keys, which are searched one by one, and for many, which are collected."""
+    texts = [str(number % 20) for number in range(100)]
+    side = DiffSide()
+    side.add_block(ChangedLine(b"a", texts, 1, 0, 0), len(texts))
+    expected = {text: [number for number, other in enumerate(texts) if other == text] for text in texts}
+    assert {text: list(side.find_equal(text)) for text in texts} == expected
+    assert list(side.find_equal("absent")) == []
+    monkeypatch.setattr(DiffSide, "keys", property(lambda _: pytest.fail("The keys are searched again.")))
+    assert {text: list(side.find_equal(text)) for text in texts} == expected
+
+
 def test_order_of_candidates() -> None:
     """Candidates come once each, in an order that does not depend on the hashes of words."""
     rewrite = build_rewrite(20, "alpha, beta, gamma")

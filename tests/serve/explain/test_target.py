@@ -248,7 +248,8 @@ def test_submodule(repo: Repo, home: Path, tmp_path: Path) -> None:
     repo.git("submodule", "--quiet", "deinit", "mods/inner")
     # Without its checkout, a command in the directory of the submodule would be about the repository around it.
     assert get_limitation(explain(repo, home, "mods/inner/x.py")).endswith(
-        f"run `git submodule update --init` and then `lineage explain x.py {repo.path}/mods/inner`."
+        f"run `git -C {repo.path} submodule update --init -- mods/inner` and then "
+        f"`lineage explain x.py {repo.path}/mods/inner`."
     )
 
 
