@@ -36,10 +36,11 @@ MAX_TOKEN_CHARACTERS: Final = 64
 # bytes.
 TOKEN_CACHE_SIZE: Final = 1 << 14
 
-# Start of a line of a message that is no prose: a trailer, code, a quote, a table, or only the number of an issue.
+# Start of a line of a message that is no prose: a trailer, a sha, code, a quote, a table, or only the number of an
+# issue.
 NON_PROSE: Final = re.compile(
-    r"[A-Z][A-Za-z]+(?:-[A-Za-z]+)*:\s\S|\(cherry picked|git-svn-id|\s{4,}\S|\t|>|```|~~~|\||---|==="
-    r"|(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|refs?|see|pr)\b:?\s+\S*#\d+",
+    r"[A-Z][A-Za-z]+(?:-[A-Za-z]+)*:\s\S|\(cherry picked|This reverts commit |git-svn-id"
+    r"|\s{4,}\S|\t|>|```|~~~|\||---|===|(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|refs?|see|pr)\b:?\s+\S*#\d+",
     re.IGNORECASE,
 )
 # Start of a list item.

@@ -27,13 +27,14 @@ PULL_REQUEST: Final = "pull_request"
 # Kinds of references to an issue or pull request. All references to one number count as one.
 NUMBERED_KINDS: Final = frozenset({ISSUE, CLOSES, PULL_REQUEST})
 TRAILER: Final = "trailer"
+REVERTS: Final = "reverts"
 
 # Kinds that the text of an answer shows beside a hit. They have short texts.
 SHOWN_KINDS: Final = NUMBERED_KINDS | {"ticket", "advisory"}
 # Maximum number of references, and of copies of a commit, that the text of an answer shows beside a hit.
 MAX_SHOWN: Final = 3
 # Groups of kinds, in the order in which `parse_references` returns their references.
-_GROUPS: Final = (SHOWN_KINDS, frozenset({"reverts", "cherry_picked_from"}), frozenset({TRAILER}))
+_GROUPS: Final = (SHOWN_KINDS, frozenset({REVERTS, "cherry_picked_from"}), frozenset({TRAILER}))
 
 _REPOSITORY: Final = r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)+"
 # A number without a leading zero, of at most seven digits, and not followed by a letter, a hyphen or decimals. This
@@ -116,7 +117,7 @@ def parse_references(message: str, own_names: Collection[str] = ()) -> tuple[Ref
 
 
 def describe_evidence(
-    references: Iterable[Reference],
+    references: Collection[Reference],
     tag: str | None,
     copies: Sequence[str],
     reverted_by: str | None,
@@ -135,10 +136,16 @@ def describe_evidence(
     names = [reference.text for reference in shown if reference.kind != CLOSES]
     if closed := [reference.text for reference in shown if reference.kind == CLOSES]:
         names.append(f"closes {', '.join(closed)}")
+    reverted = [
+        reference.text[:SHORT_SHA_DIGITS]
+        for reference in references
+        if reference.kind == REVERTS and reference.text not in shown_message
+    ]
     parts = (
         ", ".join(names),
         f"first tag {tag}" if tag else "",
         f"also {', '.join(sha[:SHORT_SHA_DIGITS] for sha in copies[:MAX_SHOWN])}" if copies else "",
+        f"reverts {', '.join(reverted[:MAX_SHOWN])}" if reverted else "",
         f"reverted by {reverted_by[:SHORT_SHA_DIGITS]}" if reverted_by else "",
     )
     return escape_line(" · ".join(filter(None, parts)))

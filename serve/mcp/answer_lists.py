@@ -19,15 +19,21 @@ from serve.excerpts import Detail, limit_tokens, parse_content_words, reduce_fin
 from serve.find_types import FindAnswer, FindRequest
 from serve.mcp.answer_text import build_content, describe_error, format_find_answer
 from serve.mcp.tools import build_call_result
-from serve.text import add_path_to_commands, escape_line
+from serve.text import add_path_to_commands, escape_line, format_count
 from stores.errors import LineageError
 
 # Longest part of an argument that an answer repeats, in characters.
 MAX_SHOWN_ARGUMENT: Final = 200
 # Maximum number of items of a list that a call answers, because each item needs its own search or git run.
 MAX_ITEMS: Final = 10
+# Maximum number of items that a call tries, with those that it skips.
+MAX_TRIED_ITEMS: Final = 50
 # Maximum number of omitted items that a note names.
 MAX_NAMED: Final = 10
+
+
+class SkippedItem(LineageError):
+    """Error for an item that the answer leaves out, such as a file that one of several commits does not change."""
 
 
 class ShortenedAnswer(NamedTuple):
@@ -60,7 +66,8 @@ def answer_items(
 ) -> CallToolResult:
     """Answer each item of list arguments within one budget; a failed item has its error as its answer.
 
-    A single item is answered like a call without a list. Raises LineageError if all fail.
+    A single item is answered like a call without a list. Items that raise SkippedItem are only counted. Raises
+    LineageError if all fail.
 
     - `items`: arguments of each item. An iterator is read only as far as items are answered or named.
     - `count`: number of all items.
@@ -68,16 +75,16 @@ def answer_items(
     - `min_share`: each item gets at least this much, even if the total then exceeds the budget.
     """
     iterator = iter(items)
-    answered = [*islice(iterator, MAX_ITEMS)]
     if count == 1:
-        text, content, _ = answer_item(answered[0]).shorten(budget)
+        text, content, _ = answer_item(next(iterator)).shorten(budget)
         return build_call_result(text, content)
-    answers = [_try_to_answer(item, answer_item) for item in answered]
-    _raise_if_all_failed(answers)
+    answered, skipped = _answer_each(iterator, answer_item)
+    answers = [answer for _, answer in answered]
+    _raise_if_all_failed(answers or skipped[:1])
     sizes = [answer.size if isinstance(answer, ItemAnswer) else 0 for answer in answers]
     blocks: list[str] = []
     results: list[dict[str, Any]] = []
-    for position, (item, answer) in enumerate(zip(answered, answers, strict=True)):
+    for position, (item, answer) in enumerate(answered):
         if isinstance(answer, ItemAnswer):
             text, content, used = answer.shorten(_compute_share(budget, sizes[position:], min_share))
             budget -= used
@@ -87,11 +94,33 @@ def answer_items(
         blocks.append(f"{_format_item(item)}\n{text}" if has_heading else text)
         results.append({"request": dict(item), **content})
     structured: dict[str, Any] = {"results": results}
-    if left_out_count := count - len(answered):
+    if skipped:
+        structured["skipped_count"] = len(skipped)
+        blocks.append(
+            f"Note: Not shown, as the commit does not change the file: {format_count(len(skipped), 'pair')}."
+        )
+    if left_out_count := count - len(answered) - len(skipped):
         left_out = [*islice(iterator, MAX_NAMED)]
         structured |= {"left_out": left_out, "left_out_count": left_out_count}
         blocks.append(_format_left_out([*map(_format_item, left_out)], left_out_count))
     return build_call_result("\n\n".join(blocks), structured)
+
+
+def _answer_each(
+    items: Iterable[Mapping[str, str]], answer_item: Callable[[Mapping[str, str]], ItemAnswer]
+) -> tuple[list[tuple[Mapping[str, str], ItemAnswer | LineageError]], list[LineageError]]:
+    """Return the first `MAX_ITEMS` items with their answers or errors, and the errors of the skipped items."""
+    answered: list[tuple[Mapping[str, str], ItemAnswer | LineageError]] = []
+    skipped: list[LineageError] = []
+    for item in islice(items, MAX_TRIED_ITEMS):
+        answer = _try_to_answer(item, answer_item)
+        if isinstance(answer, SkippedItem):
+            skipped.append(answer)
+            continue
+        answered.append((item, answer))
+        if len(answered) == MAX_ITEMS:
+            break
+    return answered, skipped
 
 
 def _try_to_answer(

@@ -30,6 +30,7 @@ from serve.mcp import stdio, tools
 from serve.mcp.answer_lists import (
     ItemAnswer,
     ShortenedAnswer,
+    SkippedItem,
     answer_items,
     build_find_result,
     find_for_queries,
@@ -342,16 +343,18 @@ def _show_commit(
 
     `described`: commits of earlier items. The texts of later items do not repeat the messages of these commits.
     `commit_count`, `path_count`: number of commits and of paths in the call. With several commits, their texts are
-    short. With several paths, the error for a path that a commit does not change omits the files that it changes.
+    short. With several paths, the error for a path that a commit does not change omits the files that it changes, and
+    with several commits, too, the path is skipped.
     """
     from serve.explain.show_commit import FileNotChanged, limit_length, show_commit
 
     try:
         answer = show_commit(replace(request, commit=item["commit"], path=item.get("path")), path, home=home)
     except FileNotChanged as error:
-        if path_count > 1:
-            raise BadRequest(error.message, hint=error.remedy) from error
-        raise
+        if path_count == 1:
+            raise
+        error_class = SkippedItem if commit_count > 1 else BadRequest
+        raise error_class(error.message, hint=error.remedy) from error
     commit = answer.commit
     is_described = commit.commit_sha in described
     described.add(commit.commit_sha)

@@ -203,6 +203,9 @@ def test_description() -> None:
         describe_evidence((), "v1\u202e\x9b", (), None, "") == "first tag v1\\u202e\N{REPLACEMENT CHARACTER}"
     )
     assert not describe_evidence((), None, (), None, "")
+    revert = (Reference("reverts", "c" * 40),)
+    assert describe_evidence(revert, None, (), None, 'Revert "Add it"') == f"reverts {'c' * 10}"
+    assert not describe_evidence(revert, None, (), None, f"This reverts commit {'c' * 40}.")
     closed = [
         Reference("closes", "#1"),
         Reference("issue", "#2"),

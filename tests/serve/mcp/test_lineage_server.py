@@ -318,6 +318,24 @@ def test_paths_that_a_commit_does_not_change(server: MCPServer[Any]) -> None:
     assert "It changes" not in text
 
 
+def test_pairs_of_commits_and_paths(server: MCPServer[Any]) -> None:
+    """Of several commits and paths, pairs of a commit and a file that it does not change are only counted."""
+    pairs: dict[str, Any] = {"commit": ["HEAD", "HEAD~1"], "path": ["src/tcp.py", "docs/ü.md"]}
+    result = call_tool(server, "show_commit", **pairs)
+    content = extract_structured_content(result)
+    first, second, absent = content["results"]
+    assert first["request"] == {"commit": "HEAD", "path": "docs/ü.md"}
+    assert second["request"] == {"commit": "HEAD~1", "path": "src/tcp.py"}
+    assert "has no file 'docs/ü.md'" in absent["error"]
+    assert content["skipped_count"] == 1 and "left_out" not in content
+    assert extract_text(result).endswith(
+        "\n\nNote: Not shown, as the commit does not change the file: 1 pair."
+    )
+    pairs = {"commit": ["HEAD", "@"], "path": ["src/tcp.py", "./src/tcp.py"]}
+    error = call_tool(server, "show_commit", **pairs)
+    assert error.is_error and "does not change" in extract_text(error)
+
+
 def test_list_in_other_forms(server: MCPServer[Any], shared_repo: Repo) -> None:
     """A list in JSON is a list unless a change has the text; a list of one is its item, an empty path none."""
     as_list = call_tool(server, "search_changes", pattern=["timeout", "absent"])

@@ -271,9 +271,10 @@ def test_carriage_return_in_a_message(repo: Repo, home: Path, variables: dict[st
         initialize_session(server)
         assert server.stdin is not None and server.stdout is not None
         server.stdin.write(b'{"jsonrpc": "2.0",\r"id": 2, "method": "tools/list"}\r\n')
+        server.stdin.flush()
+        assert len(json.loads(server.stdout.readline())["result"]["tools"]) == 4
         server.stdin.close()
-        (answer,) = server.stdout.read().splitlines()
-        assert len(json.loads(answer)["result"]["tools"]) == 4
+        assert server.stdout.read() == b""
 
 
 @pytest.mark.parametrize(
