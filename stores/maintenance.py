@@ -54,6 +54,8 @@ COPY_SLICE_ROWS: Final = COMPACT_ROW_GROUP_SIZE
 SORT_SLICE_ROWS: Final = 1_000_000
 
 TEMP_FILE: Final = f"{DATABASE_FILE}.draft"
+# Files that contained the vectors of a large index before schema 4.
+_OLD_VECTOR_FILES: Final = f"{DATABASE_FILE}.codes*"
 
 # Order of the copied postings. Rows of the other tables keep their order.
 _POSTINGS_ORDERS: Final = {
@@ -92,6 +94,8 @@ def compact_if_needed(location: IndexLocation, *, wait: float = WRITE_WAIT_SECON
     seconds.
     """
     _delete_temp_files(location.folder / TEMP_FILE)
+    for file in location.folder.glob(_OLD_VECTOR_FILES):
+        file.unlink()
     with database.open_for_writing(location, wait=wait, create=False) as connection:
         database.checkpoint_wal(connection, location)
         is_needed = _has_long_tail(connection) or _has_free_blocks(connection)

@@ -238,7 +238,7 @@ def format_show_answer(answer: ShowAnswer, *, is_described: bool = False, is_sho
 
 def _describe_change_hit(hit: ChangeHit) -> str:
     subject = _split_message(hit.commit_subject)[0]
-    date, evidence = _format_date(hit.commit_date, hit.author_date), _describe_evidence(hit, subject)
+    date, evidence = _format_date(hit.commit_date, hit.author_date), _format_evidence(hit, subject)
     return f"{hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {subject}{evidence}"
 
 
@@ -259,7 +259,7 @@ def _format_change_files(hit: ChangeHit, copies: Sequence[int]) -> Iterator[str]
 def _format_trace_hit(hit: TraceHit) -> str:
     subject = _shorten(_split_message(hit.commit_subject)[0])
     guess = "" if hit.provenance == "EXACT" else "?"
-    date, evidence = _format_date(hit.commit_date, hit.author_date), _describe_evidence(hit, subject)
+    date, evidence = _format_date(hit.commit_date, hit.author_date), _format_evidence(hit, subject)
     return f"- {hit.step}{guess} {hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {subject}{evidence}"
 
 
@@ -278,7 +278,7 @@ def _describe_commit(commit: CommitDetails, *, is_short: bool) -> list[str]:
     else:
         parents = ", ".join(sha[:SHORT_SHA_DIGITS] for sha in commit.parents) or "none"
         head = f"{commit.commit_sha} {date} {author} <{escape_line(commit.author_email)}>; parents: {parents}"
-    evidence = _describe_evidence(commit, commit.commit_message)
+    evidence = _format_evidence(commit, commit.commit_message)
     return [f"{head}{evidence}", *_quote([subject, *body])]
 
 
@@ -302,7 +302,7 @@ def _format_pattern_hit(number: int, hit: PatternHit, place: str | None) -> Iter
         f" ({'weak, ' if hit.weak else ''}{hit.combined_score:.2f})" if hit.matched is not None else ""
     )
     date = _format_date(hit.commit_date, hit.author_date)
-    evidence = _describe_evidence(hit, subject if place else hit.commit_message)
+    evidence = _format_evidence(hit, subject if place else hit.commit_message)
     yield f"{number}. {repository}{hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {subject}{probability}{evidence}"
     if place:
         yield f"shown above ({place})"
@@ -322,7 +322,7 @@ def _format_explain_hit(number: int, hit: ExplainHit, previous_path: str) -> Ite
     subject, *body = _split_message(hit.commit_message)
     date = _format_date(hit.commit_date, hit.author_date)
     author = escape_line(hit.commit_author)
-    evidence = _describe_evidence(hit, hit.commit_message)
+    evidence = _format_evidence(hit, hit.commit_message)
     yield f"{number}. {hit.commit_sha[:SHORT_SHA_DIGITS]} {date} {author}: {subject}{evidence}"
     noun = "line" if len(hit.blame_lines) == 1 else "lines"
     path = "" if hit.file_path == previous_path else f"; in {escape_line(hit.file_path)}"
@@ -331,7 +331,7 @@ def _format_explain_hit(number: int, hit: ExplainHit, previous_path: str) -> Ite
     yield from _fence(hit.diff_excerpt)
 
 
-def _describe_evidence(
+def _format_evidence(
     hit: PatternHit | ExplainHit | ChangeHit | TraceHit | CommitDetails, shown_message: str
 ) -> str:
     """Return the evidence about a commit for the end of its line; empty without any."""

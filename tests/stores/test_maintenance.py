@@ -245,6 +245,14 @@ def test_batches_after_compaction(location: IndexLocation) -> None:
     assert [len(read_content(location)[table]) for table in ("commits", "hunks")] == [121, 121]
 
 
+def test_old_side_files_are_deleted(location: IndexLocation) -> None:
+    """The file with vectors that earlier versions wrote is deleted, also if it is unfinished."""
+    for name in ("index.duckdb.codes", "index.duckdb.codes.draft"):
+        (location.folder / name).touch()
+    maintenance.compact_if_needed(location)
+    assert not list(location.folder.glob("*.codes*")) and location.database.exists()
+
+
 def test_small_index_is_not_compacted(location: IndexLocation) -> None:
     """A small index is not copied; only its log is checkpointed."""
     assert database.get_wal_size(location)
