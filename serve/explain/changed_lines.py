@@ -257,7 +257,7 @@ class ChangedLines:
             return False
         is_into_code = _is_code(path) and not _is_code(removed.path)
         equal = self.removed.find_equal(removed.features.key)
-        is_repeated = any(self.removed[position].file != removed.file for position in equal)
+        is_repeated = any(position not in self.removed.files[removed.file] for position in equal)
         is_doubtful = is_into_code or is_repeated or not has_same_suffix
         return context_score >= (DOUBTFUL_MOVE_CONTEXT_SCORE if is_doubtful else FILE_CONTEXT_SCORE)
 
