@@ -291,7 +291,7 @@ class RevisionBlamer:
         return start_revision_blame(self.git, revision, path, numbers, BlameIgnoreRevs(), options)
 
     def blame_without_guesses(self, revision: str, path: bytes, numbers: Collection[int]) -> BlameResult:
-        """Blame lines as `blame` does, but lines whose origin git guessed without skipping commits."""
+        """Blame lines as `blame` does. If git guessed the origin of a line, blame it without skipping commits."""
         result = self.blame(revision, path, numbers)
         if not self.ignore_revs.has_commits:
             return result

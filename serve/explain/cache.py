@@ -127,7 +127,10 @@ class ExplainContext:
 
 
 def refuse_blocked_target(repository: Repository, target: Target, ignore_revs: BlameIgnoreRevs) -> Target:
-    """Return the target; without content and with a note, if git would wait forever to read a file, such as a pipe."""
+    """Return the target, without content and with a note if git would wait forever to read one of its files.
+
+    git waits if a file that it reads for the blame, such as `.mailmap`, is a pipe.
+    """
     if target.content is None:
         return target
     files = (*_list_dependency_files(repository, target), *ignore_revs.configured_files)

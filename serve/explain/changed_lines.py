@@ -30,7 +30,7 @@ from serve.explain.line_similarity import (
     extract_features,
     extract_literals,
     find_search_term,
-    is_more_similar,
+    is_similarity_above,
 )
 
 Item = TypeVar("Item")
@@ -55,16 +55,15 @@ MOVE_ADVANTAGE: Final = 0.1
 MAX_BLOCK_LINES: Final = 400
 # Roles of files from which lines seldom move into source code: tests, examples and documentation.
 NON_CODE_ROLES: Final = ("tests", "prose")
-# Maximum number of a commit's files that are searched for moved lines, and of the changed lines in these files.
+# Maximum number of a commit's files that are searched for moved lines.
 MAX_MOVE_FILES: Final = 200
-MAX_MOVE_LINES: Final = 50_000
+MAX_MOVE_LINES: Final = 50_000  # maximum number of changed lines in these files
 # After this many searches for a key among all lines of a commit, the positions of all keys are collected. A search of
 # 50,000 lines takes 1 ms, and collecting them 10 ms.
 MAX_KEY_SCANS: Final = 8
-# A restored line has at least this many words, which together have at least this many characters, because short lines
-# recur by chance.
+# Minimum number of words of a restored line, because short lines recur by chance.
 MIN_RESTORED_WORDS: Final = 3
-MIN_RESTORED_CHARACTERS: Final = 20
+MIN_RESTORED_CHARACTERS: Final = 20  # minimum number of characters of all these words together
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +263,8 @@ class ChangedLines:
     def compute_best_context_score(self, removed: ChangedLine) -> float:
         """Return the best context score of a removed line and the added lines of equal text.
 
-        Return 0 unless the commit adds more lines of this text than it removes. If it does, only the added line with
-        the best score continues the removed line.
+        Return 0 unless the commit adds more lines of this text than it removes. Only the added line with the best score
+        continues the removed line.
         """
         if removed not in self._best_context_scores:
             added, others = (side.find_equal(removed.features.key) for side in (self.added, self.removed))
@@ -289,7 +288,7 @@ class ChangedLines:
         if similarity == 1:
             return False
         return any(
-            is_more_similar(
+            is_similarity_above(
                 line.features,
                 removed.features,
                 similarity + (-MOVE_ADVANTAGE if line.block == removed.block else RIVAL_ADVANTAGE),

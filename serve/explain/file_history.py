@@ -1,6 +1,7 @@
 """Data that the index adds to an explanation: indexed and related commits; sentences about what the index lacks.
 
-Related commits are the neighbours of a hit in the history of the file.
+A hit is a commit that blame found for a requested line. Related commits are the commits just before and after a hit in
+the history of the file.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from stores.migrations import NewerSchema
 
 # This many commits before each hit in the file's history are related commits, and as many after it.
 MAX_RELATED_DISTANCE: Final = 2
-# Maximum wait for the index: enough for a batch of an index run (60 ms), or to copy an index that a suspended process
-# holds. A reader does not wait for a rebuild, because blame works without an index.
+# Maximum wait for the index. An index run holds it for one batch (60 ms). After COPY_AFTER_SECONDS, a copy is read. A
+# rebuild takes longer, but is not waited for, because blame works without an index.
 LOCK_WAIT_SECONDS: Final = 2 * COPY_AFTER_SECONDS
 
 
@@ -62,8 +63,8 @@ class FileHistoryReader:
 
     `index`: None if there is no index or it cannot be read. `error`: why it cannot be read; else empty.
     `file_history`: each indexed commit that changed the file, newest first, with the id of its hunk (its diff of the
-    file); None if the request excludes related commits or `index` is None. `walked_history`: HEAD's commits and their
-    parents, children first, as git prints them; empty with an index.
+    file); None if the request excludes related commits or `index` is None. `walked_history`: output of git with a line
+    for each commit reachable from HEAD, its sha and those of its parents, children first; empty with an index.
     """
 
     status: IndexStatus
@@ -111,7 +112,7 @@ class FileHistoryReader:
         return {}
 
     def find_reverts(self, shas: Sequence[str]) -> Mapping[str, str]:
-        """Return the commits that revert one of these commits; an empty mapping without a readable index."""
+        """Return a mapping from each reverted commit among `shas` to its newest revert; empty without an index."""
         if self.index is None:
             return {}
         with suppress(DamagedIndex, IndexBusy, StorageError), self.index.translate_errors():
@@ -141,7 +142,7 @@ def open_file_history(
 def find_related_commits(shas: Sequence[str], hit_shas: Iterable[str]) -> set[str]:
     """Return the commits at most MAX_RELATED_DISTANCE positions from a hit, without the hits.
 
-    `shas`: commits that changed the file, newest first. `hit_shas`: commits of the hits.
+    `shas`: commits that changed the file, newest first. `hit_shas`: the hits.
     """
     positions = {sha: position for position, sha in enumerate(shas)}
     excluded_shas = set(hit_shas)
@@ -257,17 +258,18 @@ def _build_related_commit(
 
 
 def _count_sections(repository: Repository, connection: Connection, commit: FileCommit) -> int:
-    """Return the number of `@@` sections of a commit's change to a file; of a merge, of the change that it made itself.
+    """Return the number of `@@` sections in a commit's diff of a file; for a merge, in its own changes of the file.
 
-    Comparing a file usually takes 0.3 ms, and 30 ms for 1 MB with thousands of changes. Reading a stored diff takes
-    10 ms (`hunk_details.DiffCache`), so only the diffs of merges and of files that are not found are read.
+    Comparing two versions usually takes 0.3 ms, and 30 ms for 1 MB with thousands of changes. Reading a stored diff
+    takes 10 ms (`hunk_details.DiffCache`). So it is read only for a merge, and for a rename whose old path is not found
+    in the parent.
     """
     check_cancelled()
     parents = repository.read_parents(commit.commit_sha)
     if len(parents) == 1:
         with suppress(UnreadableObject):
             previous = parents[0], commit.old_path
-            # The recorded old path of a rename is not exact if it is not UTF-8.
+            # If the old path of a rename is not valid UTF-8, the recorded path differs, so the parent lacks it.
             if commit.old_path == commit.path or repository.find_entry(*previous):
                 diff = diff_versions(repository, LineOrigin(commit.commit_sha, commit.path, previous))
                 return len(split_sections(diff or ""))
@@ -305,7 +307,10 @@ def describe_missing_index(reader: FileHistoryReader) -> str:
     """Return a sentence about what the evolution of lines lacks without a readable index."""
     reason = "The index cannot be read" if reader.error else "There is no index"
     remedy = "" if reader.error else " Run `lineage index`."
-    return f"{reason}, so restored lines and some possible earlier commits are missing.{remedy}"
+    return (
+        f"{reason}, so a line that was removed and later restored counts as introduced, "
+        f"and some possible earlier commits may be missing.{remedy}"
+    )
 
 
 def build_hint(reader: FileHistoryReader, enrichment: Enrichment, coverage: Coverage) -> str | None:
@@ -316,8 +321,8 @@ def build_hint(reader: FileHistoryReader, enrichment: Enrichment, coverage: Cove
         if not reader.status.commits_behind:
             return "The repository has no commits yet."
         return (
-            "This repository is not indexed yet. Blame needs no index; "
-            "run `lineage index` for related commits and `lineage query`."
+            "This repository is not indexed yet. Blame needs no index. "
+            "Run `lineage index` to see related commits and to use `lineage query`."
         )
     hints = list(build_index_hints(reader.status))
     if coverage.indexed < coverage.indexable and not reader.status.commits_behind:

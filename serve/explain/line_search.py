@@ -53,8 +53,8 @@ from stores.locks import IndexBusy
 # Maximum number of leads of a search term: the oldest commits that add it. The oldest was right for 14 of 22 lines, and
 # one of the three oldest was right for 17 of the 22.
 LEADS_PER_TERM: Final = 3
-# A line is repeated code, such as the head of a method, if more lines of the parent commit are equal to it. It then
-# counts neither as a copy nor as restored from a file of another name.
+# If more than this many lines of the parent commit are equal to a line, it is repeated code, such as the head of a
+# method. It then counts neither as a copy nor as restored from a file of another name.
 MAX_EQUAL_LINES: Final = 1
 # Exit code of `git grep` without a matching line. Higher ones are errors.
 NO_MATCH: Final = 1
@@ -161,7 +161,7 @@ class LineSearcher:
             self._removals.update(self._load_removals(paths_by_line))
 
     def _find_former_paths(self, line: UnsourcedLine, changes: Iterable[LineChange]) -> Set[str]:
-        """Return the paths of files that may have had a line before its commit. None, if a parent's file still has it.
+        """Return the paths of files that may have had a line before its commit; empty if a parent's file has it.
 
         Files of another name count only if the commit creates the file of the line. All files of the same name count if
         the line is common, or if the clone is shallow, because the index then lacks changes.

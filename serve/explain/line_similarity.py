@@ -44,10 +44,10 @@ MIN_WORD_LENGTH: Final = 3
 MIN_ANCHOR_NAME_LENGTH: Final = 8
 # Minimum length of a literal. Shorter texts in quotes do not count as literals.
 MIN_LITERAL_LENGTH: Final = 9
-# Minimum length of a name that is a search term for leads (possible earlier commits of a line). It is shorter than that
-# of an anchor, because a lead is only a guess.
+# Minimum length of a name that is a search term for leads (possible earlier commits of a line). It is less than
+# MIN_ANCHOR_NAME_LENGTH, because a lead is only a guess.
 MIN_SEARCHED_NAME_LENGTH: Final = 6
-# Minimum weight of the words of a line that can have a source: braces and single keywords recur everywhere.
+# Minimum weight of a line's words to look up its origin. Lighter lines (braces, single keywords) recur everywhere.
 MIN_WEIGHT: Final = 1.0
 # Entries of each cache, in all about 20 MB in the daemon. A commit with more changed lines replaces all entries.
 CACHE_SIZE: Final = 4_096
@@ -57,15 +57,15 @@ MAX_CANDIDATES: Final = 40
 # Similar lines are looked up by this many of the rarest words of a line, because similar lines share most words.
 MAX_SEARCH_WORDS: Final = 3
 
-# Rules for a line that is a part of another line, as after a split or a join. The shared words have at least this share
-# of the weight of its words, and at least this weight in all, because many lines have a single word of another.
+# Rules for a line that is a part of another line, as after a split or a join. The words that both lines share must have
+# at least MIN_CONTAINMENT of the weight of the lighter line's words.
 MIN_CONTAINMENT: Final = 0.8
-MIN_CONTAINED_WEIGHT: Final = 2.0
+MIN_CONTAINED_WEIGHT: Final = 2.0  # minimum weight of the shared words, because many lines share one
 CONTAINED_FACTOR: Final = 0.8  # below 1, because an edited line with the same words is a better source
 # Largest bonus for shared words, and the weight of the shared words that gives half of it.
 CONTAINED_BONUS: Final = 0.1
 CONTAINED_HALF_WEIGHT: Final = 3.0
-NO_ANCHOR_FACTOR: Final = 0.7  # without a shared anchor: unrelated lines can have the same words
+NO_ANCHOR_FACTOR: Final = 0.7  # without a shared anchor, because unrelated lines can have the same words
 # Scores and limits for a line that is completely in a longer one, as after a type was annotated or parameters were
 # joined into one line.
 WHOLE_SCORE: Final = 0.55
@@ -87,14 +87,14 @@ RIVAL_ADVANTAGE: Final = 0.1
 MIN_SPLIT_TOKENS: Final = 4
 MIN_SPLIT_SHARE: Final = 0.8
 MIN_PART_SHARE: Final = 0.5
-# Maximum number of lines between the parts that have no token of the split line, such as new arguments.
+# Between the parts, at most this many lines may have no token of the split line, such as lines with new arguments.
 MAX_SPLIT_GAPS: Final = 3
 # An added line with new tokens that is more similar than this to a removed line is an edit of that line, not a part.
 MAX_PART_SIMILARITY: Final = 0.6
 # Maximum number of tokens of the code in which split lines are searched: 600 take up to 30 ms.
 MAX_SPLIT_TOKENS: Final = 600
-# Minimum weight and context score of a copied line. They are higher than those of a moved line: the original was not
-# removed, and short lines can be equal by chance.
+# Minimum weight and context score of a copied line. They are higher than for a moved line, because the original was
+# not removed, and short lines can be equal by chance.
 MIN_COPY_WEIGHT: Final = 2.0
 COPY_CONTEXT_SCORE: Final = 0.7
 
@@ -234,7 +234,7 @@ def compute_containment(first: LineFeatures, second: LineFeatures) -> float:
 
 
 def _is_whole_part(first: LineFeatures, second: LineFeatures) -> bool:
-    """Check whether the longer line has the tokens of the shorter one, in one piece or from its start with gaps."""
+    """Check whether one line has all tokens of the other: in one piece, or in order with gaps if both start alike."""
     shorter, longer = sorted((first, second), key=lambda line: len(line.tokens))
     if len(shorter.tokens) < MIN_WHOLE_TOKENS:
         return False
@@ -292,15 +292,15 @@ def compute_context_score(
 
 
 def is_copy(lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int) -> bool:
-    """Check whether a line is a copy of an equal line of the parent: the lines around both must be similar."""
+    """Check whether a line is a copy of an equal line of the parent, by the similarity of the lines around them."""
     return compute_context_score(lines, number, old_lines, old_number) >= COPY_CONTEXT_SCORE
 
 
 def find_split_lines(old_texts: Sequence[str], texts: Sequence[str]) -> dict[int, int]:
     """Find old lines that were split into several lines, the parts.
 
-    Return for the position of each part in `texts` the position of its old line in `old_texts`. The tokens of all lines
-    are aligned at once, so that wrapped arguments and prose are found.
+    Return a dict from the position of each part in `texts` to the position of its old line in `old_texts`. The tokens
+    of all lines are aligned at once, so that wrapped arguments and prose are found.
     """
     old_lines, lines = ([extract_features(text).tokens for text in group] for group in (old_texts, texts))
     if max(sum(map(len, old_lines)), sum(map(len, lines))) > MAX_SPLIT_TOKENS:
@@ -344,7 +344,7 @@ def _align_tokens(
 def _is_edit(old_text: str, text: str) -> bool:
     """Check whether a line is an edit of an old line: similar, and with tokens that the old line lacks."""
     old, new = extract_features(old_text), extract_features(text)
-    return is_more_similar(new, old, MAX_PART_SIMILARITY) and (
+    return is_similarity_above(new, old, MAX_PART_SIMILARITY) and (
         count_common_tokens(new.tokens, old.tokens) < len(new.tokens)
     )
 
@@ -355,14 +355,15 @@ def has_better_rival(removed: LineFeatures, added_texts: Iterable[str], similari
     `similarity`: similarity of the removed line and the line that may have come from it.
     """
     limit = similarity + RIVAL_ADVANTAGE
-    return limit < 1 and any(is_more_similar(extract_features(text), removed, limit) for text in added_texts)
+    added_lines = map(extract_features, added_texts)
+    return limit < 1 and any(is_similarity_above(added, removed, limit) for added in added_lines)
 
 
-def is_more_similar(first: LineFeatures, second: LineFeatures, similarity: float) -> bool:
-    """Check whether the similarity of two lines exceeds `similarity`."""
+def is_similarity_above(first: LineFeatures, second: LineFeatures, limit: float) -> bool:
+    """Check whether the similarity of two lines exceeds `limit`."""
     # The similarity is the mean of two ratios. The Dice ratio takes less time and gives an upper bound.
     upper_bound = (1 + compute_dice(first, second)) / 2
-    return upper_bound > similarity and compute_similarity(first, second) > similarity
+    return upper_bound > limit and compute_similarity(first, second) > limit
 
 
 def _iter_nonblank(lines: Sequence[str], index: int, step: int) -> Iterator[LineFeatures]:
@@ -399,7 +400,7 @@ class WordIndex:
         yield from dict.fromkeys(chain.from_iterable(found))
 
     def _find(self, word: str) -> list[int]:
-        """Return up to MAX_CANDIDATES + 1 lines that have the word. With the extra line, the word is common."""
+        """Return the lines that have the word, but at most MAX_CANDIDATES + 1, which show that the word is common."""
         if word not in self._numbers_by_word:
             numbers = (
                 self._numbers[position]
@@ -439,7 +440,7 @@ class WordIndex:
 
     @cached_property
     def _folded_text(self) -> str:
-        # `casefold` works character by character, so the folded text of a line with a word has the folded word.
+        # `casefold` works character by character, so if a line contains a word, its folded text has the folded word.
         return self._text.casefold()
 
     def _extract_words(self, position: int) -> frozenset[str]:

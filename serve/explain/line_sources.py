@@ -174,7 +174,7 @@ class SourceFinder:
         return [diff.changes for diff in self.repository.diff_with_parents(self.sha)]
 
     def _find_best_match(self, parent_index: int, comparison: _FileComparison, number: int) -> _Match | None:
-        """Return the source of a line: in its block, or a clearly better one elsewhere, or else a split line."""
+        """Return the source of a line: in its block, or a clearly better one elsewhere, or the line that was split."""
         features = extract_features(comparison.lines[number - 1])
         if features.weight < MIN_WEIGHT:
             return None
@@ -339,13 +339,13 @@ class _FileComparison:
         return self._match_only_line(part, features)
 
     def _select_removed(self, part: PatchPart, features: LineFeatures) -> Iterable[int]:
-        """Return the removed lines of a block to compare with a line; of a large block, those sharing a rare word."""
+        """Return the removed lines of a block to compare with a line; of a large block, only those with a rare word."""
         if len(part.removed) <= MAX_BLOCK_LINES:
             return part.removed
         return filter(_span(part.removed).__contains__, self._removed_by_word.find_by_rare_words(features))
 
     def _select_added(self, part: PatchPart, features: LineFeatures) -> Iterable[int]:
-        """Return the added lines of a block to compare with a line; of a large block, those sharing a rare word."""
+        """Return the added lines of a block to compare with a line; of a large block, only those with a rare word."""
         if len(part.added) <= MAX_BLOCK_LINES:
             return part.added
         return filter(_span(part.added).__contains__, self._added_by_word.find_by_rare_words(features))

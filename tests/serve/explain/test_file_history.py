@@ -185,8 +185,8 @@ def test_without_an_index(repo: Repo, home: Path) -> None:
     assert answer.meta.index_status.commits_behind_head == 20
     assert (answer.meta.explain.blame_coverage, answer.meta.explain.related_commits) == (0.0, ())
     assert answer.meta.hint == (
-        "This repository is not indexed yet. Blame needs no index; "
-        "run `lineage index` for related commits and `lineage query`."
+        "This repository is not indexed yet. Blame needs no index. "
+        "Run `lineage index` to see related commits and to use `lineage query`."
     )
     assert not home.exists()
 

@@ -175,7 +175,8 @@ def test_restored_line(repo: Repo, home: Path) -> None:
     assert list_steps(trace(repo, home, "net.py", 3)) == [("introduced", "Restore connect", "EXACT")]
     limitation = trace(repo, home, "net.py", 3).evolution_limitation
     assert limitation == (
-        "There is no index, so restored lines and some possible earlier commits are missing. Run `lineage index`."
+        "There is no index, so a line that was removed and later restored counts as introduced, "
+        "and some possible earlier commits may be missing. Run `lineage index`."
     )
     build_index(repo, home)
     details = trace(repo, home, "net.py", 3)
@@ -192,7 +193,8 @@ def test_unreadable_index(repo: Repo, home: Path) -> None:
     locate_index(home, open_repository(repo.path)).database.write_bytes(b"nonsense" * 1000)
     limitation = trace(repo, home, "net.py", 3).evolution_limitation
     assert limitation == (
-        "The index cannot be read, so restored lines and some possible earlier commits are missing."
+        "The index cannot be read, so a line that was removed and later restored counts as introduced, "
+        "and some possible earlier commits may be missing."
     )
 
 
