@@ -158,7 +158,7 @@ CONFIDENCE_QUANTILE: Final = 1.96
 QUALIFIED_NAME: Final = (
     pl.when(pl.col("parent") == "").then("name").otherwise(pl.col("parent") + "." + pl.col("name"))
 )
-# Newest commit of a group. Of several commits with the newest date, the last one in the order of the index.
+# Newest commit of a group. If several commits have the newest date, it is the last of them in the order of the index.
 _LAST_CHANGE: Final = {
     "last_commit": pl.col("commit_sha").sort_by("commit_date", maintain_order=True).last(),
     "last_date": pl.col("commit_date").max(),

@@ -227,9 +227,12 @@ def load_authors(git: GitProgram, shas: Iterable[str]) -> dict[str, Author]:
 
 
 def unify_authors(authors: Mapping[str, Author]) -> dict[str, Author]:
-    """Replace authors who are one person by the one of them with the most commits. `authors`: author by commit sha."""
+    """Give all authors who are the same person the name and address with the most commits.
+
+    `authors`: author by commit sha.
+    """
     counts = Counter(authors.values())
-    # The authors who are one person form a group. Each of their keys leads to the group.
+    # A group has the authors who are the same person. The dict has the group for each of their keys.
     group_by_key: dict[str, list[Author]] = {}
     for author in sorted(counts, key=lambda author: (-counts[author], author.name, author.email)):
         groups = [group_by_key[key] for key in author.keys if key in group_by_key]

@@ -1,6 +1,6 @@
 """Summary of a range of commits: counts by directory and kind, and candidates for release notes.
 
-Everything comes from git, so no index is needed. The kinds are those of `commit_kinds`.
+Everything comes from git, so no index is needed. `commit_kinds` defines the kinds of commits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from serve.text import SHA_DIGITS, format_commit_count
 
 # If more than this share of the commits change a directory, its subdirectories are counted instead.
 DIVIDED_SHARE: Final = 0.5
-# Maximum number of directories in an answer. Those with the most commits are shown.
+# Maximum number of directories in an answer. The directories with the most commits are shown.
 MAX_DIRECTORIES: Final = 20
 
 
@@ -64,7 +64,7 @@ class LogCommit:
 
 @dataclass(frozen=True, slots=True)
 class KindGroup:
-    """Commits of one kind. `count`: number of these in the range. `commits`: the newest of them, newest first."""
+    """Commits of one kind. `count`: number in the whole range. `commits`: the newest of these commits, newest first."""
 
     kind: str
     count: int
@@ -89,7 +89,7 @@ class ReleaseNote:
 
 @dataclass(frozen=True, slots=True)
 class LogAnswer:
-    """Summary of a range of commits. The numbers are those of the whole range; the lists may be shortened.
+    """Summary of a range of commits. The numbers count the whole range, but the lists may be shortened.
 
     `first_date`, `last_date`: dates of the oldest and the newest commit; None without commits. `limitation`: sentence
     about commits that git could not read; None if there are none.

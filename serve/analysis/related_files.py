@@ -205,7 +205,7 @@ class _Finder:
     def _resolve_requested_path(
         self, target: Target, history: HistoryFrames, renamed: HistoryFrames
     ) -> RequestedPath:
-        """Return the requested path. If HEAD lacks it, return it with a note, under its newest name if HEAD has that.
+        """Return the requested path. If HEAD lacks it, add a note, and use its newest name if HEAD has such a file.
 
         Raises UnknownFile.
         """

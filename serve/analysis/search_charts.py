@@ -53,7 +53,7 @@ MIN_WORD_SHARE: Final = 0.08
 
 
 def compare_lanes(query_text: str, path: Path | str | None = None) -> pl.DataFrame:
-    """Return the fused hits of a query with their rank in each lane; null if the lane does not have the hit.
+    """Return the fused hits of a query with their rank in each lane. The rank is null if the lane lacks the hit.
 
     `lineage query` computes the same lanes, but here hits are not reranked, and hits of one commit are not merged.
     Raises NotIndexed if the repository has no index.
