@@ -118,7 +118,7 @@ class HistoryRefresh:
         ]
         recorded_paths = frozenset(path for paths in lists_of_paths for path in paths if path is not None)
         shas = tuple(tuple(commits["commit_sha"].to_pylist()) for commits in batches)
-        return ExtractTask(self.repository.reopen_path, RecordedPaths(recorded_paths), shas)
+        return ExtractTask(self.repository.path_to_reopen, RecordedPaths(recorded_paths), shas)
 
     def _replace_rows(self, commits: pa.Table, extracted: ExtractedBatch) -> RefreshResult:
         """Write the new rows of a batch. A commit fails if one of its recorded hunks was not extracted again."""

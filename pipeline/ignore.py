@@ -144,7 +144,9 @@ class IgnoreRules:
     @classmethod
     def from_repository(cls, repository: Repository) -> IgnoreRules:
         """Read the rules of a repository from its work tree; of a bare repository, from HEAD."""
-        return cls(repository.reopen_path, _read_patterns(repository), _has_linguist_attributes(repository))
+        return cls(
+            repository.path_to_reopen, _read_patterns(repository), _has_linguist_attributes(repository)
+        )
 
     def is_ignored(self, path: str) -> bool:
         """Return whether a path is excluded from the index."""

@@ -132,7 +132,7 @@ def defer_signals() -> Iterator[None]:
 def start_resource_tracker() -> None:
     """Start multiprocessing's resource tracker, which must outlive all other processes.
 
-    Call this before `defer_signals`: before Python 3.12, the start of the tracker unblocks signals.
+    Do not call this in the body of a `defer_signals`, because in Python 3.11 the start unblocks signals.
     """
     from multiprocessing import resource_tracker  # here, because few commands need it
 

@@ -316,8 +316,8 @@ class IndexRun:
         batches = split_into_batches(start.pending_commits, self.options.commit_batch)
         diff_only = start.cache_mode is EmbedCacheMode.DIFF
         for task_batches in split_into_batches(batches, batches_per_task):
-            yield ExtractTask(self.repository.reopen_path, rules, task_batches, diff_only)
-        yield from split_into_slices(self.repository.reopen_path, head_update.changed_files)
+            yield ExtractTask(self.repository.path_to_reopen, rules, task_batches, diff_only)
+        yield from split_into_slices(self.repository.path_to_reopen, head_update.changed_files)
 
     def _write_batch(
         self, writer: IndexWriter, batch: ExtractedBatch, start: RunStart, progress: Progress

@@ -45,8 +45,8 @@ MIN_FREE_BYTES: Final = 192 << 20
 _TRIM_THRESHOLD: Final = -1
 _ARENA_MAX: Final = -8
 
-# If more memory than this is free at the end of the heap, glibc returns that memory to the system. The value is glibc's
-# default. It is set because otherwise glibc raises this threshold and the one for `mmap` at run time.
+# If more memory than this is free at the end of the heap, glibc returns that memory to the system. This is glibc's
+# default, but setting it stops glibc from raising this threshold and the one for `mmap` at run time.
 TRIM_THRESHOLD_BYTES: Final = 128 << 10
 # Number of glibc's arenas, which are separate heaps. By default there are up to eight per processor, and a thread
 # cannot reuse the freed memory of another arena.
@@ -58,7 +58,7 @@ class WorkerDied(LineageError):
 
 
 class _RunningTasks:
-    """Counter of the tasks that run in threads of this process. A task runs in the body of its `with` statement."""
+    """Counter of the tasks that run in threads of this process. Each task runs in the body of a `with` on it."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -162,7 +162,7 @@ def _run_call(function: Callable[[Item], Result], item: Item) -> Result:
     """Call the function of `map_groups` in a worker."""
     with _running_tasks:
         result = function(item)
-        if gc.get_freeze_count():  # a worker process, because only `initialize_worker` freezes objects
+        if gc.get_freeze_count():  # only in worker processes, where `initialize_worker` called `gc.freeze`
             gc.collect()  # frees repositories and their caches, which are in reference cycles
         return result
 

@@ -106,7 +106,7 @@ def compute_coverage(
     known_names = set(repository.list_references()) if outside else set()
     references = tuple(
         name
-        for name in ranges.list_included_names(text)
+        for name in ranges.list_positive_revisions(text)
         if name in known_names and _resolve_commit(repository, name) in outside
     )
     return RangeCoverage(text, len(commits), len(unindexed), len(outside), references)

@@ -193,8 +193,11 @@ def list_range_outside(
     return frozenset(list_range(repository, git, text, known_tips))
 
 
-def list_included_names(text: str) -> list[str]:
-    """Return the revisions whose commits a range includes: `B` for `A..B`, `A` and `B` for `A...B`, none for `^A`."""
+def list_positive_revisions(text: str) -> list[str]:
+    """Return the revisions whose commits a range includes: `B` for `A..B`, `A` and `B` for `A...B`, none for `^A`.
+
+    A revision that is omitted on one side, as in `A..`, is `HEAD`.
+    """
     names = []
     for word in _WORD.findall(text):
         if not word.startswith("^"):

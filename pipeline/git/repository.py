@@ -96,7 +96,7 @@ class Repository:
     """Opened repository. Not safe to share between threads or processes: each opens its own.
 
     `root`: root of the work tree; of a bare repository, the git directory.
-    `reopen_path`: path for `open_repository` that finds the same repository and work tree.
+    `path_to_reopen`: path for `open_repository` that finds the same repository and work tree.
     `common_dir`: git directory that all linked work trees share.
     `canonical_path`: path that identifies the repository, the same for all of its work trees.
     `shallow_boundary`: commits whose parents a shallow clone lacks.
@@ -112,7 +112,7 @@ class Repository:
         self.is_bare: bool = git.is_bare or is_implicitly_bare(git, git_dir)
         self.root: Path = git_dir if self.is_bare else Path(git.workdir).resolve()
         # A search from a work tree that only `core.worktree` names does not find the repository.
-        self.reopen_path: Path = self.root if is_discoverable_from(self.root, git_dir) else git_dir
+        self.path_to_reopen: Path = self.root if is_discoverable_from(self.root, git_dir) else git_dir
         self.canonical_path: Path = common_dir.parent if common_dir.name == ".git" else common_dir
         self.shallow_boundary: frozenset[str] = read_shallow_boundary(common_dir)
         self._has_grafts = (common_dir / "info" / "grafts").exists()
@@ -141,7 +141,7 @@ class Repository:
         del self._odb, self._tree_reader, self._attributes
         self._git.free()
         try:
-            self._git = open_without_index(str(self.reopen_path))
+            self._git = open_without_index(str(self.path_to_reopen))
             self._create_readers()
         except pygit2.GitError as error:
             raise build_open_error(self.root, str(error)) from error
@@ -373,7 +373,7 @@ class Repository:
     def is_in_index(self, path: bytes) -> bool:
         """Return whether git has the path in its index. True if libgit2 cannot read the index."""
         try:
-            return os.fsdecode(path) in pygit2.Repository(str(self.reopen_path)).index
+            return os.fsdecode(path) in pygit2.Repository(str(self.path_to_reopen)).index
         except pygit2.GitError:
             return True
 

@@ -1,4 +1,4 @@
-"""Ranges of commits: the same as those of git, and clear errors for everything else."""
+"""Ranges of commits: the same commits as in git, and clear errors for texts that are no range."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipeline.git.ranges import (
     BadRange,
     check_damage,
     list_branch_tips,
-    list_included_names,
+    list_positive_revisions,
     list_range,
     list_range_outside,
     read_commits,
@@ -56,7 +56,7 @@ def resolve(repo: Repo, text: str) -> tuple[str, ...]:
     ],
 )
 def test_same_commits_as_git(repo: Repo, text: str) -> None:
-    """Every form of range has git's commits in git's order, with a file named like the branch, too."""
+    """Every form of range gives git's commits in git's order, even if a file is named like the branch."""
     expected = repo.git("rev-list", *text.split(), "--").split()
     assert list(resolve(repo, text)) == expected
     assert expected or text == "main..main"
@@ -83,7 +83,7 @@ def test_same_commits_as_git(repo: Repo, text: str) -> None:
     ],
 )
 def test_bad_range(repo: Repo, text: str, message: str, hint: str) -> None:
-    """An unknown revision is named with names like it; options and paths are refused before git runs."""
+    """The error for an unknown revision suggests similar names. Options and paths are refused before git runs."""
     with pytest.raises(BadRange) as error:
         resolve(repo, text)
     assert error.value.message == message
@@ -91,7 +91,7 @@ def test_bad_range(repo: Repo, text: str, message: str, hint: str) -> None:
 
 
 def test_errors_are_escaped(tmp_path: Path) -> None:
-    """Names that git or a suggestion repeats have no bidirectional controls."""
+    """Errors escape bidirectional controls in names that git or a suggestion repeats."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "a = 1\n")
     repo.git("tag", "tree\u202e", "HEAD^{tree}")
@@ -110,12 +110,12 @@ def test_spaces_between_braces(tmp_path: Path) -> None:
     text = "HEAD^{/change  of} ^main@{1 week ago}^{/none at all}"
     assert resolve(repo, "HEAD^{/change  of}") == (change,)
     assert resolve(repo, "main@{1 second ago}..HEAD^{/change  of}") == ()
-    assert list_included_names(text) == ["HEAD^{/change  of}"]
+    assert list_positive_revisions(text) == ["HEAD^{/change  of}"]
 
 
 def test_dots_between_braces(repo: Repo) -> None:
     """Dots in the pattern of a message separate no revisions, neither in the names nor in an error."""
-    assert list_included_names("HEAD^{/fix a..b} v1..HEAD^{/a...b} v2...HEAD^{/a..b}") == [
+    assert list_positive_revisions("HEAD^{/fix a..b} v1..HEAD^{/a...b} v2...HEAD^{/a..b}") == [
         *("HEAD^{/fix a..b}", "HEAD^{/a...b}", "v2", "HEAD^{/a..b}")
     ]
     with pytest.raises(BadRange, match=re.escape("The repository has no commit 'HEAD^{/fix a..b}'.")):
@@ -130,7 +130,7 @@ def test_more_tips_than_a_command_line_has(repo: Repo) -> None:
 
 
 def test_message_that_looks_like_the_next_commit(tmp_path: Path) -> None:
-    """A message and a file name that start like a commit of the output belong to their commit."""
+    """A message or file name that looks like the start of the next commit in git's output belongs to its own commit."""
     repo = Repo.create(tmp_path / "repo")
     parent = repo.commit_file("a.py", "a = 1\n", "Add a")
     text = f"\x01{parent}"
@@ -150,7 +150,7 @@ def test_message_that_looks_like_the_next_commit(tmp_path: Path) -> None:
     ("seconds", "year"), [("9" * 5_000, 1970), ("253402300800", 9999), ("1600000000", 2020)]
 )
 def test_date_of_any_length(tmp_path: Path, seconds: str, year: int) -> None:
-    """git prints a date of thousands of digits as it is, which Python does not convert."""
+    """A date with thousands of digits, which git prints unchanged and Python cannot convert, is no error."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "a = 1\n", "Add a")
     tree = repo.git("rev-parse", "HEAD^{tree}")
@@ -175,7 +175,7 @@ def test_commits_outside_of_tips(repo: Repo) -> None:
     "pattern", ["topic", "feature", "feature/*", "f*/x", "v1.*", "refs/heads", "refs/tags/v1.2", "x", "*"]
 )
 def test_tips_of_branches(repo: Repo, pattern: str) -> None:
-    """A pattern has the commits of the branches and tags that `git for-each-ref` lists, an annotated tag included."""
+    """A pattern selects the commits of the branches and tags that `git for-each-ref` lists, even of annotated tags."""
     repository = open_repository(repo.path)
     folders = [""] if pattern.startswith("refs/") else ["refs/heads/", "refs/remotes/", "refs/tags/"]
     names = repo.git("for-each-ref", "--format=%(refname)", *(folder + pattern for folder in folders)).split()
@@ -227,10 +227,10 @@ def test_unreadable_refs(tmp_path: Path) -> None:
         list_branch_tips(repository, commit_graph.create_git_program(repository), ["refs/heads"])
 
 
-def test_names_of_included_revisions() -> None:
-    """The names are those whose commits the range has, and HEAD where one is omitted."""
-    assert list_included_names("main..topic") == ["topic"]
-    assert list_included_names("v1...v2 ^v3 ..v4 v5..") == ["v1", "v2", "v4", "HEAD"]
+def test_positive_revisions() -> None:
+    """The revisions whose commits a range includes are listed, and HEAD for an omitted one."""
+    assert list_positive_revisions("main..topic") == ["topic"]
+    assert list_positive_revisions("v1...v2 ^v3 ..v4 v5..") == ["v1", "v2", "v4", "HEAD"]
 
 
 @pytest.mark.parametrize("revision", ["main", "main:a.py", "main^{tree}", "missing", "main~99"])
