@@ -36,7 +36,8 @@ STEPS_PER_BYTE: Final = 0.2
 # Steps that every parse may take in addition, for short files.
 MIN_STEPS: Final = 100
 
-# Query files of a grammar, in order; by default the file with its name. TSX differs from TypeScript only in casts.
+# Query files of a grammar, in order. Without an entry, the file has the name of the grammar. TSX differs from
+# TypeScript only in casts.
 QUERIES_BY_GRAMMAR: Final = {
     "javascript": ("ecmascript", "javascript"),
     "typescript": ("ecmascript", "typescript"),
@@ -65,8 +66,8 @@ class Match(NamedTuple):
     `second_name`: None, or a second name that the query captures. Its meaning depends on the kind of the match:
 
     - `impl`: the trait in `impl Trait for Type`
-    - `property`: the called function. The match is a definition only if this function defines properties
-      (`PROPERTY_FUNCTIONS` in `symbols`)
+    - `property`: the called function. The match is a definition only if this function defines properties (see
+      PROPERTY_FUNCTION)
     - other kinds: the own name of an assigned function or class, such as `create` in `exports = function create() {}`
     """
 
@@ -157,9 +158,9 @@ def _get_pattern_index(match: tuple[int, dict[str, list[Node]]]) -> int:
 
 
 def _resolve_kind(match: Match) -> Match | None:
-    """Return the match with the kind of its value if it is a chained assignment or an argument, else unchanged.
+    """Return the match, with the kind of its value if it is a chained assignment or an argument.
 
-    None if the value defines no symbol.
+    Return None if this value defines no symbol.
     """
     value = match.node
     if match.kind == "chain":

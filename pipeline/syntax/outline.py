@@ -52,7 +52,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SymbolInChunk:
-    """Symbol, index of the chunk that it starts in, and names of other symbols that start in this chunk."""
+    """Symbol, and the chunk in which it starts. `siblings`: names of other symbols that start in this chunk."""
 
     symbol: Symbol
     chunk_index: int

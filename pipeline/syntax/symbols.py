@@ -40,7 +40,7 @@ MAX_NAME_CHARACTERS: Final = 200
 # that of all symbols in it. Handwritten code has up to six levels.
 MAX_NESTING: Final = 16
 
-# Maximum number of comments and decorators to visit next to a definition, because each step takes longer than the last.
+# Maximum number of comments and decorators to visit next to a definition. Each step takes longer than the one before.
 MAX_VISITED_SIBLINGS: Final = 200
 
 
@@ -80,8 +80,8 @@ class _DefinitionSpan(NamedTuple):
 def find_definitions(version: Version, rows: tuple[int, int] | None = None) -> list[Definition]:
     """Return the symbols of a file in source order, parents before children.
 
-    `rows`: (first, last). All symbols that, with the comments above them, intersect these rows, and possibly some below
-    them; None for all symbols.
+    `rows`: (first, last); None for all symbols. Symbols that, together with the comments above them, intersect these
+    rows are returned, and possibly some symbols below the rows.
     """
     root, grammar = version.tree.root_node, version.grammar
     matches = list(grammar.find_matches(root, rows))

@@ -117,7 +117,7 @@ class TouchedSymbolFinder:
         return find_touched_symbols(hunk.parts, old_version, new_version)
 
     def _parse_old(self, previous: PreviousVersion | None, source: ContentSource) -> Version | None:
-        """Return the version before the hunk; None if it is not needed, because no line is removed, or not parsable."""
+        """Return the version before the hunk; None if no line is removed, or if the version is not parsable."""
         if previous is None or not any(part.removed for part in previous.parts):
             return None
         return self._versions.get(previous.path, previous.blob, previous.grammar, source)
@@ -127,7 +127,7 @@ class TouchedSymbolFinder:
     ) -> Version | None:
         """Return the version after the hunk, parsed from the version before it if possible.
 
-        None if it is not needed, because no line is added, or not parsable.
+        Return None if no line is added, or if the version is not parsable.
         """
         if hunk.new_blob is None or not any(part.added for part in hunk.parts):
             return None
@@ -141,7 +141,8 @@ def find_touched_symbols(
 ) -> tuple[TouchedSymbol, ...]:
     """Return the symbols that the parts of a hunk touch.
 
-    First come symbols of the new version in source order, then of the old version, and then those of hunk headers.
+    The symbols of the new version come first, in source order, then the symbols of the old version, and then those that
+    hunk headers name.
     `old`, `new`: None if the version is not needed or not parsable.
     """
     added_results = [_find_symbols_on_lines(new, part.added) for part in parts]

@@ -1,8 +1,9 @@
 """Syntax trees of file versions, parsed incrementally from the trees of earlier versions.
 
 A tree must not depend on which trees are in the cache. So an incremental parse is used only if it gives the same tree
-as a full parse. This excludes grammars with which the two trees of a file once differed (`Grammar.is_incremental`). It
-also excludes files with syntax errors, where the tree depends on the state of the parser.
+as a full parse. Grammars for which the two trees of a file were found to differ are always parsed in full
+(`Grammar.is_incremental` is false), and so are files with syntax errors, because their tree depends on the state of the
+parser.
 
 Like git, tree-sitter ends a line at a line feed only.
 """
@@ -25,8 +26,8 @@ MAX_PARSED_BYTES: Final = 500_000
 # Longest line of a file to parse. Longer lines are minified code, in which a line has many symbols.
 MAX_LINE_BYTES: Final = 20_000
 
-# Maximum number of children of an error node. A file with more is not parsable, because queries would take quadratic
-# time.
+# Maximum number of children of an error node. A file with more counts as not parsable, because queries of its tree
+# would take quadratic time.
 MAX_ERROR_CHILDREN: Final = 5_000
 
 # Size of the largest change that is parsed without a limit on steps, because checking the limit takes a sixth of the
@@ -42,7 +43,8 @@ MAX_CACHED_BYTES: Final = 1_000_000
 # as the tree of 10 bytes of source.
 MIN_ENTRY_BYTES: Final = 10
 
-# Number of paths without a cached version that the cache may still list. Beyond it, all such paths are deleted at once.
+# If `VersionCache` records the last version of more paths than twice the number of cached versions plus this number, it
+# deletes the paths whose last version is no longer cached.
 MAX_STALE_PATHS: Final = 1_000
 
 
@@ -224,7 +226,8 @@ class VersionCache:
 def parse_version(source: bytes, grammar: Grammar) -> Version | None:
     """Parse a file. Return None if it is not parsable.
 
-    A file is not parsable if it is not `is_within_size_limits`, has too many syntax errors, or takes too many steps.
+    A file is not parsable if it exceeds the size limits (see `is_within_size_limits`), has too many syntax errors, or
+    takes too many steps.
     """
     content = FileContent(source)
     return _parse_from_scratch(content, grammar) if is_within_size_limits(content) else None
@@ -347,7 +350,8 @@ def _get_old_end_point(edit: Edit) -> tuple[int, int]:
 
 def _build_edit(part: DiffPart, old: FileContent, new: FileContent) -> Edit:
     """Return the edit from the first to the last changed line of a part, without its context."""
-    # Lines count from 1, rows from 0. For a side without lines, the start is the line before the part: already the row.
+    # Lines count from 1, rows from 0. The start of a side without lines is the number of the line before it, which is
+    # also the number of the row after that line.
     old_row = part.old_start - (part.old_count > 0)
     new_row = part.new_start - (part.new_count > 0)
     # Context lines before the first change and after the last. Without changed lines, all lines of a side are context.
