@@ -93,7 +93,7 @@ class MatchingFile:
 class ChangeHit:
     """Commit that adds or removes the text. `files`: the first matching files. `file_count`: number of all of them.
 
-    `references`, `release`, `also` and `reverted_by` are as in `PatternHit`.
+    `also`: other reachable commits with the same change. `references`, `release`, `reverted_by`: as in `PatternHit`.
     """
 
     commit_sha: str
@@ -114,10 +114,12 @@ class ChangeHit:
 class ChangeSearchDetails:
     """Counts and order of the commits of an answer.
 
-    `commits`: number of matching commits. `shown`: number of commits in the answer. `last`: the last matching commit of
-    the order, such as the oldest one if the newest come first, without its files; None if all commits are shown.
-    `elsewhere`: number of commits that match outside the requested path, not counting truncated diffs; None without a
-    path, and if commits match in it. `limitation`: what the search leaves out; None if it found commits.
+    - `commits`: number of matching commits. `shown`: number of commits in the answer.
+    - `last`: the matching commit that comes last in `order` (the oldest, if the order is newest first), with empty
+      `files`; None if all commits are shown.
+    - `elsewhere`: number of commits that match outside the requested path, not counting truncated diffs; None if no
+      path was requested, or if commits match in the path.
+    - `limitation`: what the search leaves out; None if it found commits.
     """
 
     commits: int
@@ -172,7 +174,7 @@ class ShowRequest:
     """Request to show a commit, the diff of one of its files, or a file as it was.
 
     - `commit`: revision, or `REVISION:PATH` for the file as it was.
-    - `path`: file whose diff to show. With `lines` (`START:END`), those lines of the file as it was.
+    - `path`: file whose diff to show. `lines` (`START:END`): show these lines of the file as it was, not the diff.
     - `max_tokens`: approximate maximum length of the message and the files, diff or content; None for no limit.
     """
 
@@ -202,7 +204,7 @@ class CommitFile:
 class CommitDetails:
     """Commit to show. `author_date` is None if the commit date is the same day, as for most commits.
 
-    `references`, `release`, `also` and `reverted_by` are as in `PatternHit`.
+    `also`: other reachable commits with the same change. `references`, `release`, `reverted_by`: as in `PatternHit`.
     """
 
     commit_sha: str
@@ -354,7 +356,7 @@ class TraceDetails:
 
     @property
     def count_phrase(self) -> str:
-        """The counts as a phrase: `14 commits: 1 introduced, 12 modified, 1 removed; 10 changes shown`."""
+        """The counts as a phrase: `14 commits: 1 introduced, 12 modified, 1 removed; 10 of 14 changes shown`."""
         steps = ", ".join(f"{count:,} {step}" for step, count in self.steps.items())
         total = sum(self.steps.values())
         omitted = f"; {self.shown:,} of {total:,} changes shown" if self.shown < total else ""
