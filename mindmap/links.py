@@ -30,7 +30,7 @@ class UnknownLink(LineageError):
 class NewLink:
     """A link to add or update.
 
-    If the map has the link already, `style` or `notes` of None leave its value unchanged, and empty `notes` remove it.
+    If the map has the link already, None for `style` or `notes` keeps the current value, and empty `notes` remove it.
     """
 
     source: str

@@ -130,7 +130,7 @@ def _list_orphan_chain(nodes: Mapping[str, Node], node_id: str, parents: Mapping
 
 Result = TypeVar("Result", bound=EditResult | None)
 
-# Errors of one map file; the other maps can still be read.
+# Errors because of which a map file cannot be read. The other maps can still be read.
 UNREADABLE_ERRORS = (DamagedMindmap, ForeignMindmap, MindmapTooLarge, NotAPlainFile)
 # Maximum number of messages about unreadable files in a list. Each costs an agent tokens.
 MAX_PROBLEMS: Final = 10

@@ -33,7 +33,7 @@ from mindmap.validation import WorkspacePaths
 from stores.errors import LineageError
 
 NODE_FIELDS: Final = ("label", "type", "status", "children")
-# Lower case, without letters that look like digits: ids are read aloud and typed.
+# Lower-case letters and digits without those that look alike, because users read ids aloud and type them.
 _ID_ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 # 79 random bits, since several processes create maps at the same time.
 _MAP_ID_LENGTH: Final = 16
@@ -355,7 +355,7 @@ def _apply_update(node: Node, update: NodeUpdate) -> Node:
 
 
 def _convert_status(node: Node, node_type: str) -> str | None:
-    """Return the status of a node after an update that sets no status; `node_type` is its type after the update.
+    """Return the status of a node after an update that sets no status. `node_type`: type of the node after the update.
 
     A task keeps its status, or gets the default if it has none. A node of a type that only a newer version of mindmap
     knows keeps its status, too. Nodes of other types have no status.

@@ -78,8 +78,8 @@ class WorkspaceObserver(FileSystemEventHandler):
         self._report_limit = report_limit
         self._is_recursive = platform.system() != "Linux"
         self._max_watches = compute_max_watches()
-        # The caller's and the observer's threads change these dicts without a lock: each change is atomic and
-        # idempotent.
+        # The caller's thread and the observer's thread change these dicts without a lock, because each change is
+        # atomic and idempotent.
         self._watches: dict[bytes, ObservedWatch] = {}
         # Removed directory -> `time.monotonic()` of the event, until its watch is released.
         self._removed_directories: dict[bytes, float] = {}
@@ -132,7 +132,7 @@ class WorkspaceObserver(FileSystemEventHandler):
             self._watch_tree(self._root)
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        """Pass an event to the handler, and watch a new directory. The move of a directory becomes two events."""
+        """Pass an event to the handler, and watch a new directory. A moved directory gives two events."""
         path = os.fsencode(event.src_path)
         if not event.is_directory or path == self._root:
             self._handler.dispatch(event)

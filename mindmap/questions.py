@@ -28,7 +28,7 @@ from mindmap.document import (
 from mindmap.nodes import generate_id
 from stores.errors import LineageError
 
-# The page shows a question on a card, and its options as buttons.
+# Maximum lengths of a question and of its options. The page shows a question on a card, and its options as buttons.
 MAX_QUESTION_LENGTH: Final = 2_000
 MAX_OPTIONS: Final = 10
 MAX_OPTION_LENGTH: Final = 200

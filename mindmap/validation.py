@@ -15,16 +15,16 @@ from typing import Final
 
 from stores.errors import LineageError
 
-# Ten screens of 2,000 characters; a longer text belongs in a file.
+# Maximum length of a text: ten screens of 2,000 characters. A longer text belongs in a file.
 MAX_TEXT_LENGTH: Final = 20_000
-# PATH_MAX of Linux.
+# Maximum length of a path, which is PATH_MAX of Linux.
 MAX_PATH_LENGTH: Final = 4_096
-# A page with more nodes or links is not readable, and every write rewrites the complete map.
+# Maximum number of nodes, and of links. A larger map is not readable on a page, and every write rewrites the whole map.
 MAX_NODES: Final = 20_000
 MAX_LINKS: Final = 20_000
-# Items in one call; agents send at most about a hundred.
+# Maximum number of items in one call. Agents send at most about a hundred.
 MAX_BATCH_SIZE: Final = 1_000
-# Levels below the root. JSON readers accept a few hundred levels of brackets; each level of nested nodes takes two.
+# Maximum number of levels below the root. JSON readers accept a few hundred nested brackets. A level takes two.
 MAX_DEPTH: Final = 64
 
 

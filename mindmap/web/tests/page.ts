@@ -52,13 +52,13 @@ export const WIDE: Size = { width: 800, height: 800 };
 // Has room for one column of few cards.
 export const NARROW: Size = { width: 300, height: 200 };
 
-/** Adds a pane with a minimal scene of a size. Returns the size, which may be changed, and the number of times that it was read. */
-export function addPane(part: string, size: Size, isFollowing = true): { reads: number; size: Size } {
-  const pane = { reads: 0, size };
+/** Adds a pane with a minimal scene of a size. Returns its size, which may be changed, and how often the size was read. */
+export function addPane(part: string, size: Size, isFollowing = true): { measurementCount: number; size: Size } {
+  const pane = { measurementCount: 0, size };
   const scene = {
     isFollowing,
     get availableSize() {
-      pane.reads++;
+      pane.measurementCount++;
       return pane.size;
     },
     layout: null,

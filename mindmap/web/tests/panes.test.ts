@@ -6,7 +6,7 @@ import { collapseToFit, resizePanes } from "../src/state/drawings";
 import { panes } from "../src/state/panes";
 import { NARROW, WIDE, addPane, createMapWithBranches, listCollapsed, receive } from "./page";
 
-test("a pane that the user has moved keeps its collapsed nodes, and the other panes collapse what does not fit", () => {
+test("nodes that do not fit are collapsed, except in a pane whose view the user has moved, which stays unchanged", () => {
   addPane("plan", WIDE, false);
   const modelPane = addPane("model", WIDE);
   app.set({ collapsed: new Set(["p1", "m1", "m2"]) });
@@ -21,11 +21,11 @@ test("a pane that the user has moved keeps its collapsed nodes, and the other pa
   assert.deepEqual(listCollapsed(), ["m1", "m2", "p1"]);
 });
 
-test("after a resize of the window, all panes collapse what does not fit, in one step", () => {
+test("after a resize of the window, all panes collapse nodes that do not fit, and each pane is measured only once", () => {
   const resizedPanes = [addPane("plan", NARROW), addPane("model", NARROW)];
   resizePanes();
   assert.deepEqual(listCollapsed(), ["m1", "m2", "p1", "p2"]);
-  assert.deepEqual(resizedPanes.map(({ reads }) => reads), [1, 1]);
+  assert.deepEqual(resizedPanes.map(({ measurementCount }) => measurementCount), [1, 1]);
 });
 
 test("the ancestors of a changed node stay collapsed, and those of an added node are expanded", async () => {
@@ -39,7 +39,7 @@ test("the ancestors of a changed node stay collapsed, and those of an added node
   assert.deepEqual(listCollapsed(), ["m1", "m2", "p1"]);
 });
 
-test("what fits the panes is chosen again when a node has moved, but not when only a label has changed", async () => {
+test("the nodes to collapse are chosen again when a node has moved, but not when only a label has changed", async () => {
   addPane("plan", WIDE);
   app.set({ collapsed: new Set(["p1", "p2"]) });
   const mapWithNewLabel = createMapWithBranches("2");

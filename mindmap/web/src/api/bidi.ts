@@ -1,5 +1,5 @@
 // Bidirectional control characters in texts of the server. In a label they must not change the direction of the text
-// around it. In code they are shown by name, because they can make the code look like other code.
+// around it. In code they are shown as code points, because they can make the code look like other code.
 
 const BIDI_CONTROLS = /[\u202A-\u202E\u2066-\u2069]/u;
 const [ISOLATE, END_ISOLATE, END_EMBEDDING] = ["\u2068", "\u2069", "\u202C"] as const;
@@ -13,8 +13,8 @@ export function parseJsonAndIsolateTexts(text: string): unknown {
 }
 
 /**
- * Wraps a text with control characters in an isolate. Inside it, every embedding and isolate that the text opens is
- * closed, and an end without its start is left out. A text without control characters is unchanged.
+ * Wraps a text in an isolate if it contains bidirectional control characters. Inside the isolate, every embedding and
+ * isolate that the text opens is closed, and an end without a start is left out.
  */
 export function isolateBidi(text: string): string {
   if (!BIDI_CONTROLS.test(text)) return text;
@@ -37,6 +37,6 @@ export function isolateBidi(text: string): string {
 const HIDDEN_CHARACTERS =
   /[\u00AD\u034F\u061C\u115F\u1160\u17B4\u17B5\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\u3164\uFEFF\uFFA0\u{1BCA0}-\u{1BCA3}\u{1D173}-\u{1D17A}\u{E0000}-\u{E0FFF}]/gu;
 
-/** Replaces characters that are not displayed by their names, such as `<U+202E>`. */
+/** Replaces each character that is not displayed with its code point, such as `<U+202E>`. */
 export const escapeHiddenCharacters = (text: string): string =>
   text.replace(HIDDEN_CHARACTERS, (character) => `<U+${character.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}>`);
