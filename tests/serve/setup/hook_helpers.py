@@ -26,7 +26,7 @@ FAKE_LINEAGE: Final = """#!/bin/sh
 }} >{call_file}.draft 2>&1
 mv {call_file}.draft {call_file}
 """
-# Option that Python ignores and that is visible in the process list.
+# Option by which the tests find the process in the process list. Python ignores it.
 PROCESS_MARKER: Final = "started-from="
 REAL_LINEAGE: Final = """#!/bin/sh
 exec env PYTHONPATH='{root}' '{python}' -P -X {marker}'{folder}' -m serve.cli.entry "$@"
@@ -83,7 +83,7 @@ def build_git_environment(path: Path | None, date: datetime = FIRST_DATE) -> dic
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float = 60) -> bool:
-    """Wait for the condition. Return False after this many seconds."""
+    """Wait until the condition holds. Return False if it does not hold within this many seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

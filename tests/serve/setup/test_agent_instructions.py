@@ -1,4 +1,4 @@
-"""Instructions for agents: choice of the file, position in it, removal."""
+"""Section with instructions for agents in AGENTS.md, CLAUDE.md or GEMINI.md: choice of the file, position, removal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def repo(tmp_path: Path) -> Repo:
     ],
 )
 def test_section_goes_to_preferred_file(repo: Repo, existing: dict[str, str], expected: str) -> None:
-    """The file that has the section is used, else the first existing file, else AGENTS.md."""
+    """The section is written to the file that already has it, else to the first existing file, else to AGENTS.md."""
     for name, content in existing.items():
         repo.write(name, content)
     initialize(repo.path, WRITE)
@@ -40,7 +40,7 @@ def test_section_goes_to_preferred_file(repo: Repo, existing: dict[str, str], ex
 
 
 def test_other_files_refer_to_the_instructions(repo: Repo) -> None:
-    """Files that only one agent reads get a line that includes AGENTS.md, once, which removal takes away again."""
+    """CLAUDE.md and GEMINI.md get the line `@AGENTS.md` if they lack it. Removal deletes that line."""
     texts = {"AGENTS.md": "# Rules\n", "CLAUDE.md": "# Mine\n", "GEMINI.md": "@AGENTS.md\n"}
     for name, text in texts.items():
         repo.write(name, text)
@@ -60,7 +60,7 @@ def test_other_files_refer_to_the_instructions(repo: Repo) -> None:
 
 
 def test_repeated_installation_changes_nothing(repo: Repo) -> None:
-    """A file that includes the instructions does not count as the one that has them."""
+    """On the second run, the section stays in GEMINI.md, because CLAUDE.md only refers to it by `@GEMINI.md`."""
     repo.write("GEMINI.md", AGENT_INSTRUCTIONS.decode())
     repo.write("CLAUDE.md", "# Mine\n")
     for _ in range(2):
@@ -70,7 +70,7 @@ def test_repeated_installation_changes_nothing(repo: Repo) -> None:
 
 
 def test_file_with_only_the_section_is_created_and_deleted(repo: Repo) -> None:
-    """A file with only the section is created and deleted; a second `init` changes nothing."""
+    """If there is no file, one with only the section is created. A second run changes nothing; removal deletes it."""
     file = repo.path / "AGENTS.md"
     assert "created      AGENTS.md" in initialize(repo.path, WRITE)
     assert file.read_bytes() == AGENT_INSTRUCTIONS + b"\n"
@@ -87,7 +87,7 @@ def test_file_with_only_the_section_is_created_and_deleted(repo: Repo) -> None:
     ],
 )
 def test_section_is_appended_and_removed(repo: Repo, content: bytes) -> None:
-    """The section follows a line break, with the file's line endings; removal restores every byte and no file goes."""
+    """The section is appended after a line break, with the file's line endings. Removal restores the file."""
     file = repo.path / "CLAUDE.md"
     file.write_bytes(content)
     initialize(repo.path, WRITE)
@@ -97,7 +97,7 @@ def test_section_is_appended_and_removed(repo: Repo, content: bytes) -> None:
     assert file.read_bytes() == content
 
 
-def test_text_after_a_section_without_line_break(repo: Repo) -> None:
+def test_text_appended_after_the_section(repo: Repo) -> None:
     """The section ends with a line break, so text that another program appends does not damage its end marker."""
     file = repo.write("AGENTS.md", "# Ours")
     initialize(repo.path, WRITE)
@@ -109,7 +109,7 @@ def test_text_after_a_section_without_line_break(repo: Repo) -> None:
 
 
 def test_tracked_file_is_not_deleted(repo: Repo) -> None:
-    """A file that HEAD has stays when the section is removed, also if nothing else is in it."""
+    """Removal does not delete a file that is in HEAD, even if it contains only the section."""
     repo.commit_file("AGENTS.md", AGENT_INSTRUCTIONS + b"\n")
     assert "removed      AGENTS.md" in initialize(repo.path, REMOVE)
     assert (repo.path / "AGENTS.md").read_bytes() == b""
@@ -131,7 +131,7 @@ def test_missing_end_marker_is_an_error(repo: Repo) -> None:
 
 
 def test_links_inside_repository_are_followed(repo: Repo, tmp_path: Path) -> None:
-    """A link inside the repository is followed and stays a link; one that leads out is an error."""
+    """A link to a file of the repository is followed and stays a link. A link to a file outside is an error."""
     repo.write("docs/agents.md", "ours\n")
     repo.symlink("AGENTS.md", "docs/agents.md")
     initialize(repo.path, WRITE)
@@ -149,7 +149,10 @@ def test_links_inside_repository_are_followed(repo: Repo, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("target", [".git/config", ".git/hooks/pre-commit", "sub/.git/config"])
 def test_links_into_a_git_directory_are_refused(repo: Repo, target: str) -> None:
-    """A link into a git directory, which a clone may bring, is an error: neither git nor sh reads Markdown."""
+    """A link into a git directory is an error, because Markdown would break a config file or a hook.
+
+    A clone can contain such a link.
+    """
     file = repo.path / target
     file.parent.mkdir(parents=True, exist_ok=True)
     content = file.read_bytes() if file.exists() else b"# before\n"

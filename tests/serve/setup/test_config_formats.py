@@ -120,7 +120,7 @@ def test_removal_keeps_comments(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize("entries", ['"n": {},', '"n": {"a": 1 /* in the entry */}', '\n"n": {}\n,'])
 def test_removal_of_the_only_entry_removes_its_object(entries: str) -> None:
-    """A trailing comma, or a comment in the entry itself, does not keep the empty object."""
+    """The emptied object is removed too, even with a trailing comma after the entry or a comment in the entry."""
     assert JSON.remove_entry(f'{{"a": 1, "k": {{{entries}}}}}', "k", "n") == '{"a": 1}'
 
 
@@ -132,12 +132,12 @@ def test_removal_of_the_only_entry_removes_its_object(entries: str) -> None:
     ],
 )
 def test_removal_of_a_repeated_name(text: str, expected: str) -> None:
-    """The last entry counts and is removed, and the text stays valid."""
+    """Of several entries with the same name, the last one is removed, because it is the one in force."""
     assert JSON.remove_entry(text, "k", "n") == expected
 
 
 def test_comment_before_the_first_name_is_not_indentation() -> None:
-    """New lines are indented like the first line, without the width of its comment."""
+    """New lines are indented like the first line. A comment before its first name does not count as indentation."""
     added_text = JSON.set_entry('{\n  /* one */ "a": 1\n}', "k", "n", 1)
     assert added_text == '{\n  /* one */ "a": 1,\n  "k": {\n    "n": 1\n  }\n}'
 
@@ -181,7 +181,7 @@ def test_entry_in_a_file_with_a_comment_only() -> None:
 
 @pytest.mark.parametrize("text", ["{'a': 1}", '{"a": 1 /* open}', '{"a": 1,,}', "nonsense"])
 def test_invalid_json_is_an_error(text: str) -> None:
-    """Anything else that JSON does not have raises ValueError."""
+    """Except for comments and single trailing commas, text that is not valid JSON raises ValueError."""
     with pytest.raises(ValueError, match=r"."):
         JSON.parse(text)
 

@@ -46,7 +46,7 @@ def write_hook(hooks: Path, content: bytes, name: str = "post-commit", *, mode: 
 
 
 def test_hooks_are_created_and_deleted(repo: Repo, hooks: Path) -> None:
-    """Four hooks are created, from any path inside; a second run changes nothing; --remove deletes them."""
+    """`init` creates four hooks, from any directory of the repository, and only once. --remove deletes them."""
     (repo.path / "src").mkdir()
     before = sorted(hooks.iterdir())
     assert [line.split()[:2] for line in initialize(repo.path / "src", INIT)[:4]] == [
@@ -73,7 +73,7 @@ def test_hooks_are_created_and_deleted(repo: Repo, hooks: Path) -> None:
     ],
 )
 def test_existing_hook_keeps_its_content(repo: Repo, hooks: Path, tmp_path: Path, content: bytes) -> None:
-    """A hook keeps its lines and mode, the snippet runs however it ends, and --remove restores every byte."""
+    """A hook keeps its lines and mode. The snippet runs even if the hook exits early. --remove restores the hook."""
     file = write_hook(hooks, content, mode=0o750)
     call_file = install_fake_lineage(tmp_path / "bin")
     initialize(repo.path, INIT)
@@ -89,7 +89,7 @@ def test_existing_hook_keeps_its_content(repo: Repo, hooks: Path, tmp_path: Path
     "content", [b"", b"\n", b"#!/bin/sh\n", b"#!/bin/bash", b"#!/bin/sh\n\n", b"#!/bin/sh", b"# a"]
 )
 def test_hook_without_commands_is_restored(repo: Repo, hooks: Path, content: bytes) -> None:
-    """A hook that has no commands is restored byte by byte, not deleted, even one that is only `#!/bin/sh`."""
+    """--remove restores a hook that had no commands, even if it was only `#!/bin/sh`, instead of deleting it."""
     file = write_hook(hooks, content)
     assert initialize(repo.path, INIT)[0].startswith("added")
     assert initialize(repo.path, INIT)[0].startswith("unchanged")
@@ -122,7 +122,7 @@ def test_older_snippet_is_updated_in_place(repo: Repo, hooks: Path) -> None:
 def test_unsupported_hook_is_an_error(
     repo: Repo, hooks: Path, content: bytes, mode: int, message: str
 ) -> None:
-    """A hook that cannot take the snippet is an error with the reason and a hint, and nothing is written."""
+    """A hook into which the snippet cannot be inserted is an error with the reason and a hint. Nothing is written."""
     file = write_hook(hooks, content, mode=mode)
     with pytest.raises(UnsupportedHook, match=message) as error:
         initialize(repo.path, INIT)
@@ -181,7 +181,7 @@ def test_remove_fails_without_end_marker(repo: Repo, hooks: Path) -> None:
 
 
 def test_other_unsupported_hooks_are_skipped(repo: Repo, hooks: Path) -> None:
-    """Another unsupported hook is named and skipped, with --force too; post-commit is installed."""
+    """An unsupported hook is reported and skipped, even with --force, unless it is post-commit."""
     file = write_hook(hooks, b"#!/usr/bin/ruby\n", "post-merge")
     for options in (INIT, FORCE):
         lines = initialize(repo.path, options)
@@ -295,7 +295,7 @@ def test_broken_link_is_an_error(repo: Repo, hooks: Path) -> None:
 
 
 def test_bare_repository_is_an_error(tmp_path: Path) -> None:
-    """A bare repository is an error that says what to do instead; there is nothing to remove."""
+    """In a bare repository, `init` is an error that says what to do instead, and --remove finds nothing to remove."""
     bare = Repo.create(tmp_path / "bare.git", bare=True)
     with pytest.raises(BareRepository, match="bare repository") as error:
         initialize(bare.path, INIT)

@@ -57,7 +57,7 @@ def test_each_git_operation_is_indexed(repo: Repo, home: Path, program: Path) ->
 def test_rebase_starts_at_most_three_runs(repo: Repo, home: Path, program: Path) -> None:
     """However many commits a rebase picks, it starts at most three runs, and HEAD is indexed at the end.
 
-    They follow its first checkout, the last one, and its end.
+    These runs follow the first checkout of the rebase, its last checkout, and its end.
     """
     repo.branch("side")
     for number in range(REBASED_COMMITS):

@@ -1,4 +1,4 @@
-"""Hook snippet: when and where it starts a run, with which environment, and that it delays nothing."""
+"""Hook snippet: when, where and with which environment it starts an index run, and that git does not wait for it."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_rebase_starts_runs_only_at_its_ends(repo: Repo, tmp_path: Path) -> None
 
 
 def test_script_shared_by_all_hooks(repo: Repo) -> None:
-    """A script that all hooks link to gets the snippet once."""
+    """If all hooks are links to one script, the snippet is inserted into the script only once."""
     hooks = repo.path / ".git/hooks"
     initialize(repo.path, InitOptions(remove=True))
     (hooks / "all").write_text("#!/bin/sh\necho $0 >>done\n")

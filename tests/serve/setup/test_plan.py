@@ -43,7 +43,7 @@ def run_failing_plan(capsys: pytest.CaptureFixture[str], *arguments: str | Path,
 
 
 def test_plan_without_write_changes_nothing(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without --write: shares, suggestions with reason and effect, how to write them, and no file."""
+    """Without --write, the output has shares, suggestions with reason and effect, and the command that writes them."""
     assert run_plan(capsys, repo.path / "src") == (
         f"19 commits up to {repo.head[:12]}, 25 hunks (one for each file that a commit changes)\n"
         "\n"
@@ -118,7 +118,7 @@ def test_user_can_reject_a_suggestion(repo: Repo, capsys: pytest.CaptureFixture[
 
 
 def test_replace_backs_up_uncommitted_lines(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
-    """--replace leaves only the section in the file; lines that git does not have are backed up."""
+    """--replace leaves only the section in the file. The other lines are backed up if they are not committed."""
     file, backup = repo.path / ".lineageignore", repo.path / ".lineageignore.bak"
     file.write_text("!docs/\n")
     backup.write_text("an earlier one\n")
@@ -136,7 +136,10 @@ def test_replace_backs_up_uncommitted_lines(repo: Repo, capsys: pytest.CaptureFi
 
 
 def test_errors_write_nothing(repo: Repo, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--replace without --write, an outside link, a missing end marker or a bare repository write nothing."""
+    """Invalid options, links to files outside, damaged sections and unsuitable repositories are errors.
+
+    Nothing is written.
+    """
     assert "Give `--write --replace`" in run_failing_plan(capsys, repo.path, "--replace", code=2)
     outside = tmp_path / "outside"
     outside.write_text("mine\n")

@@ -55,7 +55,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def get_config_file(file: Path, shape: str = "mcpServers") -> ConfigFile:
-    """Return the file, with its backup beside its directory."""
+    """Return the client's file as `ConfigFile`. Its backups are in a directory beside the directory of the file."""
     return ConfigFile(file, SHAPES[shape], file.parent.parent / "backups")
 
 
@@ -144,7 +144,7 @@ def test_empty_key_is_kept(file: Path, shape: str, text: str) -> None:
 
 
 def test_file_in_another_layout_is_kept(file: Path) -> None:
-    """Removal keeps a file with only the entry if its layout is not the one that lineage writes."""
+    """Removal keeps a file that had only the entry, if lineage would have written the file with another layout."""
     file.parent.mkdir()
     file.write_text(json.dumps({"mcpServers": {"lineage": {"command": "lineage-mcp"}}}))
     assert get_config_file(file).remove(SERVER).action is EditAction.CHANGED
@@ -153,7 +153,7 @@ def test_file_in_another_layout_is_kept(file: Path) -> None:
 
 @pytest.mark.parametrize("is_committed", [True, False])
 def test_tracked_file_is_kept(tmp_path: Path, is_committed: bool) -> None:
-    """Removal keeps a file that git tracks, also one that lineage created."""
+    """Removal empties, but does not delete, a file that git tracks, even if lineage created it."""
     repo = Repo.create(tmp_path / "project")
     file = repo.path / ".mcp.json"
     get_config_file(file).write(SERVER)
@@ -168,7 +168,7 @@ def test_tracked_file_is_kept(tmp_path: Path, is_committed: bool) -> None:
 
 
 def test_only_managed_variables_change(file: Path) -> None:
-    """LINEAGE_HOME is in the entry only while the user sets it; other variables, arguments and fields stay."""
+    """LINEAGE_HOME is written to the entry if it is set, and else removed. Other variables and fields stay."""
     file.parent.mkdir()
     existing = {"command": "/old/lineage-mcp", "args": ["-v"], "env": {"MINE": "1"}, "disabled": True}
     file.write_text(json.dumps({"mcpServers": {"lineage": existing}}))
@@ -203,7 +203,7 @@ def test_only_managed_variables_change(file: Path) -> None:
 def test_arguments_of_a_hand_edited_entry_stay(
     file: Path, shape: str, server: Server, existing: list[str], expected: list[str]
 ) -> None:
-    """An update keeps the arguments of an entry if they begin with the server's own, and else replaces them."""
+    """An update keeps an entry's arguments if they begin with those that lineage writes. Else it replaces them."""
     entry = {"command": existing[0], "args": existing[1:]} if shape == "mcpServers" else {"command": existing}
     file.parent.mkdir()
     file.write_text(json.dumps({shape: {server.name: entry | {"enabled": False}}}))
@@ -213,7 +213,7 @@ def test_arguments_of_a_hand_edited_entry_stay(
 
 
 def test_hand_edited_entry_stays_in_a_backup(file: Path) -> None:
-    """After an update and removal of an entry that the user wrote, the file as they wrote it is in a private backup."""
+    """If an entry that the user wrote is updated and then removed, a private backup has the original file."""
     file.parent.mkdir()
     text = '{"mcpServers": {"lineage": {"command": "/my/lineage-mcp", "args": ["/repo"]}}}'
     file.write_text(text)
@@ -226,7 +226,7 @@ def test_hand_edited_entry_stays_in_a_backup(file: Path) -> None:
 
 
 def test_change_is_backed_up(file: Path) -> None:
-    """A change copies the file to a backup that only the user can read. An update of the entry does not replace it."""
+    """A change copies the file to a backup that only the user can read. A later update does not replace the backup."""
     file.parent.mkdir()
     file.write_text('{"token": "secret"}\n')
     file.chmod(0o644)
@@ -246,7 +246,10 @@ def test_change_is_backed_up(file: Path) -> None:
 
 @pytest.mark.parametrize("directory", ["/home/ada/mindmap", "/home/ada/lineage-mcp"])
 def test_server_with_a_directory_named_like_a_program(file: Path, directory: str) -> None:
-    """A server with a directory named like our program as argument is not ours: it stays, and the backup has it."""
+    """An argument that is a directory named like a program of lineage does not make a server an entry of lineage.
+
+    So the server stays, and it is in the backup.
+    """
     file.parent.mkdir()
     get_config_file(file).write(SERVER)
     get_config_file(file).remove(SERVER)
