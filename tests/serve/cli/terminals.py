@@ -1,4 +1,4 @@
-"""Terminal output of answers, and programs on a pseudo-terminal: the screen that a user sees, and keys pressed."""
+"""Helpers of tests: terminal output of answers, and programs on a pseudo-terminal with its screen and key presses."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Terminal:
         return self.screen
 
     def wait_for_prompt(self, text: str) -> None:
-        """Wait until the screen ends with the prompt `text`: keys that are pressed earlier can be lost."""
+        """Wait until the screen ends with the prompt `text`, because keys that are pressed earlier can be lost."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while not self.screen.rstrip().endswith(text) and time.monotonic() < deadline:
             self._read()

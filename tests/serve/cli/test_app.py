@@ -71,7 +71,7 @@ def test_query_prints_utf8_json_when_piped(repo: Repo, home: Path) -> None:
 
 
 def test_query_text_as_arguments(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """The text of a query can be an argument, quoted or not; PATH follows a quoted text, or is alone with --query."""
+    """A query can be one argument before PATH, several arguments without PATH, or the option --query beside PATH."""
     build_index(repo, home)
     text = "describe timeout in src files"
     expected = run_captured("query", repo.path, "-q", text)[1]
@@ -205,7 +205,7 @@ def test_deleted_working_directory_fails(
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("command", ["query -q x", "index --incremental --embed-provider cpu"])
 def test_program_in_a_deleted_working_directory_fails(tmp_path: Path, command: str) -> None:
-    """The program reports it, too, before it has read the arguments."""
+    """In a deleted working directory, the program reports it even before it has read the arguments."""
     (tmp_path / "gone").mkdir()
     script = f"cd gone && rmdir ../gone && exec {sys.executable} -m serve.cli.entry {command}"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -271,7 +271,7 @@ def test_status_prints_six_lines(repo: Repo, home: Path) -> None:
 def test_status_names_remedy(
     repo: Repo, home: Path, versions: dict[str, Any], verdict: str, remedy: list[str]
 ) -> None:
-    """Status succeeds for every compatibility verdict, and names the remedy if the verdict does not."""
+    """Status succeeds for every compatibility verdict. It names the remedy, unless the verdict itself names it."""
     build_index(repo, home, **versions)
     code, out, _ = run_captured("status", cwd=repo.path)
     assert code == 0
@@ -294,7 +294,7 @@ def test_init_installs_and_removes_hooks(repo: Repo) -> None:
 
 
 def test_register_writes_and_removes_entry(tmp_path: Path) -> None:
-    """`register` shows the complete file on stdout; --write creates it and --remove undoes that."""
+    """`register` shows the complete file on stdout. With --write it creates the file; --remove deletes it."""
     program = tmp_path / "bin" / "lineage-mcp"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
@@ -319,7 +319,10 @@ def test_register_writes_and_removes_entry(tmp_path: Path) -> None:
 
 
 def test_register_client_that_starts_servers_elsewhere(repo: Repo, tmp_path: Path) -> None:
-    """The entry has the path of the repository. Outside repositories, --write is an error and keeps the entry."""
+    """If a client starts servers in another directory, its entry has the path of the repository.
+
+    Outside of repositories, --write is an error and the entry stays.
+    """
     file = tmp_path / ".codeium/windsurf/mcp_config.json"
     environment = {"HOME": str(tmp_path), "LINEAGE_HOME": str(tmp_path / "home")}
     register = partial(run_captured, "register", "--client", "windsurf", env=environment)
@@ -384,7 +387,7 @@ def test_h_means_help() -> None:
 
 @pytest.fixture
 def busy_index(repo: Repo, home: Path) -> Iterator[None]:
-    """Hold an index of an earlier schema open for writing: a query waits, because a copy would need a migration."""
+    """Hold an index of an earlier schema open for writing. A query waits for it, because a copy cannot be migrated."""
     build_index(repo, home)
     with database.open_for_writing(repositories.locate_index(home, open_repository(repo.path))) as connection:
         connection.execute("UPDATE migrations SET version = version - 1")

@@ -53,7 +53,7 @@ def _home(shared_index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_text_when_piped(tmp_path: Path) -> None:
-    """With `--text`, answers are text without colors also when piped, and no line or path is broken or cut."""
+    """With `--text`, piped answers are text without colors, too. No line or path is wrapped or truncated."""
     repo = Repo.create(tmp_path / "repo")
     path = "/".join([*("directory" * 5 for _ in range(5)), "tcp.py"])
     subject = " ".join(["Add a timeout to connect", *["to all servers"] * 14])
@@ -136,7 +136,7 @@ def test_grep_prints_json_when_piped(shared_repo: Repo, capsys: pytest.CaptureFi
 
 
 def test_grep_options(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each option of `grep` reaches the search."""
+    """Each option of `grep` has an effect."""
 
     def find(*options: str) -> list[str]:
         document = json.loads(read_output(capsys, "grep", *options, "--", "timeout", shared_repo.path))
@@ -181,7 +181,10 @@ def test_compact_grep(
 
 
 def test_grep_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
-    """On a terminal, `grep` shows the matching lines of each commit, then the count; without any, what is left out."""
+    """On a terminal, `grep` shows the matching lines of each commit, then the count.
+
+    If no commit matches, it says what was not searched.
+    """
     request = ChangeSearchRequest("timeout", oldest_first=True, limit=1)
     sha = shared_repo.git("rev-parse", "HEAD~1")[:12]
     output = format_output(print_grep_answer, search_changes(request, shared_repo.path, shared_index))
@@ -308,7 +311,10 @@ def test_trace_prints_json_when_piped(shared_repo: Repo, capsys: pytest.CaptureF
 def test_trace_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each option of `trace` reaches the trace; unknown and ambiguous names are failures, no name a usage error."""
+    """Each option of `trace` has an effect.
+
+    An unknown or ambiguous name is a failure. A text that cannot be a name is a usage error.
+    """
     repo = Repo.create(tmp_path / "repo")
     for subject in ("first", "second", "third"):
         repo.commit_file("a.py", f"def run():\n    return {subject!r}\n", subject)
@@ -328,7 +334,7 @@ def test_trace_options(
 
 
 def test_fields_of_a_trace(shared_repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--fields` selects the fields of the changes of a symbol, and refuses unknown ones."""
+    """`--fields` selects the fields of each change in a trace. An unknown field is an error."""
     document = json.loads(
         read_output(capsys, "trace", "connect", shared_repo.path, "--fields", "step,commit_sha")
     )
@@ -428,7 +434,7 @@ def test_related_prints_json_when_piped(
 
 
 def test_related_shortens_by_cells(shared_repo: Repo, shared_index: Path) -> None:
-    """A long name of wide characters takes no more cells than another one, and keeps its end."""
+    """A long name of wide characters takes no more terminal cells than one of narrow characters. Its end is shown."""
     answer = find_related_files(RelatedRequest("src/tcp.py"), shared_repo.path, shared_index)
     names = ("日本/" * 20, "long/" * 20)
     hits = tuple(
@@ -441,7 +447,7 @@ def test_related_shortens_by_cells(shared_repo: Repo, shared_index: Path) -> Non
 
 
 def test_related_on_a_terminal(shared_repo: Repo, shared_index: Path) -> None:
-    """On a terminal, `related` shows a table of each list, aligned and with escaped names; empty ones are left out."""
+    """On a terminal, `related` shows each list as an aligned table with escaped names. Empty lists are left out."""
     answer = find_related_files(RelatedRequest("src/tcp.py"), shared_repo.path, shared_index)
     sha = shared_repo.git("rev-parse", "HEAD~1")
     assert format_output(print_related_answer, answer) == (
@@ -555,7 +561,7 @@ def test_exit_codes(shared_repo: Repo, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_lines_of_several_files(capsys: pytest.CaptureFixture[str]) -> None:
-    """The limit of lines is that of a commit: later files show that they have more."""
+    """MAX_LINES limits the shown lines of a whole commit. Files with lines that are not shown end with `…`."""
     lines = tuple(MatchingLine("+", number, f"needle {number}") for number in range(1, MAX_LINES))
     files = tuple(MatchingFile(name, "added", len(lines), 0, lines) for name in ("a.py", "b.py", "c.py"))
     # The search returned no lines of the last file.

@@ -79,7 +79,7 @@ def read_status(repo: Repo, capsys: pytest.CaptureFixture[str]) -> dict[str, str
 
 
 def test_semantic_changes_no_row(repo: Repo, home: Path) -> None:
-    """`off`, an empty `semantic` cache and a full one produce the same rows, bit for bit."""
+    """The rows are the same, bit for bit, with `off`, with an empty `semantic` cache and with a full one."""
     run_index(repo)
     uncached_rows = load_rows(repo, home)
     for _ in range(2):
@@ -130,7 +130,7 @@ def test_no_cache_by_default(repo: Repo, home: Path, capsys: pytest.CaptureFixtu
 
 
 def test_diff_mode_embeds_only_diffs(repo: Repo, home: Path, embedded_texts: list[str]) -> None:
-    """Texts lack commit messages, equal changes are embedded once, and a mode change is embedded by its path."""
+    """Texts without commit messages are embedded, so equal changes only once. The text of a mode change is its path."""
     repo.branch("other", "main~2")
     repo.commit_file("twin.py", "def twin():\n    return 2\n", "Add a twin to the family")
     repo.switch("main")
@@ -168,7 +168,7 @@ def test_switching_to_or_from_diff_is_refused(
     before: str,
     now: str,
 ) -> None:
-    """Switching would mix vectors: it is refused and names the rebuild; the index still answers."""
+    """Switching is refused, because it would mix vectors. The error names the rebuild; the index still answers."""
     run_index(repo, "--embed-cache", before)
     unchanged = load_rows(repo, home)
     capsys.readouterr()

@@ -85,7 +85,7 @@ def test_auto_falls_back_to_the_cpu(
     devices: str,
     is_built_in: bool,
 ) -> None:
-    """If devices are named but cuda does not run, `auto` embeds on the CPU and says so once, with the reason."""
+    """If CUDA devices are named but CUDA does not run, `auto` embeds on the CPU and gives the reason once."""
     monkeypatch.setenv(CUDA, devices)
     if is_built_in:  # the build has cuda and only the session fails
         monkeypatch.setattr(providers, "list_built_in_providers", lambda: frozenset({"cpu", "cuda"}))
@@ -134,7 +134,7 @@ def test_queries_embed_on_the_cpu(
 def test_providers_share_vector_space(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], provider: str
 ) -> None:
-    """Accelerators and the CPU produce the same texts, similar vectors and the same model name."""
+    """With an accelerator, an index has the same texts and model name as with the CPU, and similar vectors."""
     assert run_lineage("index", repo.path, "--embed-provider", "cpu") == 0
     cpu_vectors = load_vectors(repo, home)
     create_encoder: Callable[[str, Path], object] = create_cpu_encoder

@@ -77,7 +77,7 @@ def test_static_encoder(repo: Repo, home: Path, capfd: pytest.CaptureFixture[str
 def test_switching_requires_rebuild(
     repo: Repo, home: Path, capfd: pytest.CaptureFixture[str], before: str, now: str
 ) -> None:
-    """Switching is refused with the command that does it; a rebuild keeps the encoder without the option."""
+    """A switch is refused with the command that makes it. A later rebuild without the option keeps the encoder."""
     names = {"minilm": EMBEDDING_MODEL, "static": STATIC_MODEL}
     run_index(repo, "--encoder", before)
     capfd.readouterr()
@@ -97,7 +97,7 @@ def test_switching_requires_rebuild(
 def test_new_static_version_requires_rebuild(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """An index of an older word table requires a rebuild, which uses the new one."""
+    """An index that was made with an older word table requires a rebuild, which uses the new table."""
     run_index(repo, "--encoder", "static")
     monkeypatch.setattr(component_versions, "STATIC_MODEL", "static/next")
     assert load_encoder_and_verdict(repo, home)[1].startswith(
@@ -121,7 +121,7 @@ def test_static_encoder_refuses_accelerator(
 
 
 def test_one_process_uses_both_encoders(repo: Repo, tmp_path: Path, home: Path) -> None:
-    """An engine loads each index's encoder at its first query, and unloads both together."""
+    """An engine loads the encoder of an index at the first query of this index, and unloads all encoders together."""
     other = create_interleaved_repo(tmp_path / "other", rounds=1)
     run_index(repo, "--encoder", "static")
     run_index(other)

@@ -78,7 +78,7 @@ def test_command_runs_otherwise(repo: Repo) -> None:
 
 
 def test_finds_index_of_linked_and_separate_work_trees(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """A linked work tree and one with a separate git directory lead to the right index."""
+    """The index is found from a linked work tree, and from a work tree with a separate git directory."""
     repo.git("worktree", "add", "--quiet", str(tmp_path / "linked"))
     (tmp_path / "apart").mkdir()
     Repo(tmp_path / "apart").git("init", "--quiet", "--separate-git-dir", str(tmp_path / "git"))

@@ -119,9 +119,9 @@ def test_explain_fails_with_an_unreadable_file(repo: Repo, monkeypatch: pytest.M
 
 
 def test_explain_fails_with_git(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If git cannot read the history, the answer says so and the exit code is 1; a missing file is an answer.
+    """If git cannot read the history, the answer says so and the exit code is 1; for a missing file it is 0.
 
-    If it may not read an object, the error says so.
+    If git has no permission to read an object, the error says so.
     """
     repo.commit_file("src/tcp.py", "def connect():\n    timeout(3)\n", "Wait three seconds")
     blob = repo.git("rev-parse", "HEAD~1:src/tcp.py")
@@ -148,9 +148,9 @@ def test_explain_loads_no_model(repo: Repo, home: Path) -> None:
 @pytest.mark.parametrize("name", [".git-blame-ignore-revs", "src"])
 @pytest.mark.parametrize("section", ["include", 'includeIf "hasconfig:remote.*.url:https://localhost/"'])
 def test_missing_global_ignore_revs_file(repo: Repo, tmp_path: Path, name: str, section: str) -> None:
-    """A global blame.ignoreRevsFile that is missing or a directory, which stops git, does not stop an answer.
+    """There is an answer even if the global blame.ignoreRevsFile is missing or a directory, for which git fails.
 
-    The other settings stay in force, those of an include that libgit2 does not follow too.
+    The other settings stay in force, including those of an included file that libgit2 does not read.
     """
     if "hasconfig" in section and parse_version(read_version()) < (2, 36):
         pytest.skip("this git has no such include")

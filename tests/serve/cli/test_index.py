@@ -41,7 +41,7 @@ def repo(tmp_path: Path) -> Repo:
 
 
 def test_summary_lists_phases(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The summary has a header, then the phases by time, none over 100 %, and explains the times."""
+    """The summary has a header, the phases sorted by time, each at most 100 %, and an explanation of the times."""
     assert run_lineage("index", repo.path, "--workers", "1") == 0
     header, *phases, note = capsys.readouterr().out.splitlines()
     assert header.startswith("indexed in ") and header.endswith(" - 16 commits, 13 hunks, 6 HEAD symbols")
@@ -85,7 +85,10 @@ def test_incremental_at_head_writes_nothing(
 def test_incremental_at_head_after_an_upgrade(
     repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """At HEAD, the first incremental run on an index of schema 2 reads commits without hunks again, the next none."""
+    """At HEAD, the first incremental run on an index of schema 2 reads the commits without hunks again.
+
+    The next run reads no commit.
+    """
     run_lineage("index", repo.path)
     turn_into_schema_2(repo, home)
     capsys.readouterr()
@@ -185,7 +188,7 @@ def test_conflicting_options_are_refused(
 def test_branch_that_names_no_commit(
     repo: Repo, home: Path, capsys: pytest.CaptureFixture[str], pattern: str
 ) -> None:
-    """A tag of a file is no misspelled name: the error says what it is, and how to find the tags of commits."""
+    """If a pattern matches only a tag of a file, the error says so, and how to find the tags of commits."""
     repo.git("tag", "file", repo.git("hash-object", "-w", "--stdin", stdin=b"text"))
     assert run_lineage("index", repo.path, "--branch", pattern) == 2
     error = capsys.readouterr().err
@@ -196,7 +199,7 @@ def test_branch_that_names_no_commit(
 
 
 def test_branches(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Branches are indexed on request and from then on; ranges find their commits, other questions do not."""
+    """A branch that is named once is indexed by later runs too. Only queries with a range find its commits."""
     repo.branch("topic/x", "HEAD~1")
     lost = repo.commit_file("topic.py", "needle = 1\n", "Add a needle")
     repo.switch("main")
@@ -245,7 +248,7 @@ def test_huge_commit_batch(repo: Repo, home: Path) -> None:
 def test_rebuild_of_damaged_index_names_its_defaults(
     repo: Repo, home: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], defaults: str
 ) -> None:
-    """A rebuild of a damaged index with unreadable options says which defaults it uses."""
+    """A rebuild of a damaged index cannot read the options of earlier runs, and says which defaults it uses."""
     run_lineage("index", repo.path, "--encoder", "static", "--embed-cache", "semantic")
     get_location(repo, home).database.write_bytes(b"not a database")
     capsys.readouterr()
@@ -422,7 +425,7 @@ def run_index(repo: Repo, home: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_partial_clone_remedy_works(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A partial clone gets a remedy other than `git fsck`, and the remedy works."""
+    """For a partial clone, the error names another remedy than `git fsck`, and the remedy works."""
     repo = Repo.create(tmp_path / "origin")
     repo.git("config", "uploadpack.allowFilter", "true")
     for number in range(2):
@@ -440,7 +443,7 @@ def test_partial_clone_remedy_works(tmp_path: Path, home: Path, capsys: pytest.C
 
 
 def test_missing_path_is_an_error(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A missing path is not taken for the repository around it."""
+    """A missing path is an error, even if a repository contains its parent directory."""
     assert run_lineage("index", repo.path / "nonexistent") == 1
     assert "nonexistent does not exist" in capsys.readouterr().err
     assert not home.exists()

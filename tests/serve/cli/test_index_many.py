@@ -45,7 +45,7 @@ def count_vectors(repo: Repo, home: Path) -> tuple[int, int]:
 def test_all_are_extracted_before_one_is_embedded(
     repos: list[Repo], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With several paths, every repository is extracted first, then each is embedded; the indexes are as usual."""
+    """All repositories are extracted before one is embedded. Each index equals that of a run with only its path."""
     one, two, _ = repos
     assert run_lineage("index", one.path, two.path, *STATIC) == 0
     assert remove_times(capsys.readouterr().out) == [
@@ -70,7 +70,10 @@ def test_model_is_loaded_once(repos: list[Repo], home: Path, monkeypatch: pytest
 def test_failing_repository_does_not_stop_the_others(
     repos: list[Repo], home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A path without repository, a busy and a damaged index are reported, the others go on; the exit code is 1."""
+    """A path without a repository, a busy index and a damaged index are reported. The other repositories are indexed.
+
+    The exit code is 1.
+    """
     one, two, three = repos
     run_lineage("index", two.path, *STATIC)
     get_location(two, home).database.write_bytes(b"no database" * 1000)
@@ -96,7 +99,7 @@ def test_failing_repository_does_not_stop_the_others(
 def test_failure_between_the_stages(
     repos: list[Repo], home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A repository that fails before it is embedded keeps its words, and the others are embedded."""
+    """If a repository fails before its texts are embedded, it can be searched by words, and the others are embedded."""
     one, two, _ = repos
     finish_extraction, calls = write.finish_extraction, []
 

@@ -75,7 +75,7 @@ def run_program(maps: MapStore, *arguments: str) -> tuple[int, str, str]:
 
 
 def test_list_shows_latest_first(maps: MapStore, document: Mindmap) -> None:
-    """The list has a line per map with local time, latest change first; words filter it; --json prints summaries."""
+    """`list` prints a line per map with local time, latest change first. Words filter the maps; --json prints JSON."""
     other = add_note(create_map(), "Later", create_timestamp(5)).document
     maps.create(other)
     code, out, err = run_program(maps, "list")
@@ -179,7 +179,7 @@ def test_exported_controls_are_escaped(maps: MapStore, export_format: str) -> No
 )
 @pytest.mark.usefixtures("document")
 def test_errors_go_to_stderr(maps: MapStore, arguments: list[str], code: int, message: str) -> None:
-    """Invalid arguments and ids print one clear error on stderr."""
+    """An invalid argument or id gives one clear error on stderr."""
     result = run_mindmap(maps, *arguments)
     assert (result[0], result[1]) == (code, "")
     assert result[2].startswith("error: ") and message in result[2] and "Traceback" not in result[2]

@@ -26,7 +26,7 @@ def test_slow_run_shows_rate_and_remaining_time() -> None:
 
 
 def test_texts_follow_commits() -> None:
-    """While texts are embedded, the bar shows texts in place of commits."""
+    """While texts are embedded, the bar counts texts in place of commits."""
     screen, times = io.StringIO(), [0.0]
     console = Console(file=screen, force_terminal=True, width=110)
     with index_output.show_progress_bar(console, lambda: times[0]) as draw:

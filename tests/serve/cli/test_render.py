@@ -73,7 +73,7 @@ def test_output_layout() -> None:
 
 
 def test_hit_without_a_file() -> None:
-    """A commit that changes no file itself says so in place of a path; a merge lists its files like a diff."""
+    """For a commit that changes no file itself, `(no file)` is in place of a path. A merge lists the merged paths."""
     merge = replace(
         HIT,
         commit_message="Merge pull request #42",
@@ -100,7 +100,7 @@ def test_hit_without_a_file() -> None:
 
 
 def test_evidence() -> None:
-    """References that the subject lacks, the release and copies follow the score, with control characters escaped."""
+    """After the score follow the references that the subject lacks, the release and the copies, all escaped."""
     references = (
         Reference("pull_request", "#42"),
         Reference("ticket", "AB-7"),
@@ -120,7 +120,7 @@ def test_evidence() -> None:
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", ""])
 def test_crlf_messages(end: str) -> None:
-    """A message with CRLF line ends is shown like any other, also if the last end is cut."""
+    """A message with CRLF line ends is shown like any other, even if it is truncated inside the last CRLF."""
     message = f"Add retries\r\n\r\nThe server drops\r\nidle connections.{end}"
     assert format_answer(FindAnswer((replace(HIT, commit_message=message),), META)) == TERMINAL_OUTPUT
 
@@ -142,7 +142,7 @@ def test_long_lines_are_truncated() -> None:
 
 
 def test_long_messages_are_truncated() -> None:
-    """A message shows its subject and three lines of its body, with a mark if there are more."""
+    """Of a message, the subject and three lines of the body are shown, with a mark if the body has more lines."""
     body = [f"Line {number}." for number in range(1, 5)]
     for count, rest in ((3, []), (4, ["    …"])):
         message = "\n\n".join(["Add retries", *body[:count]])
@@ -161,7 +161,7 @@ def format_diff(hit: PatternHit, question: str = "") -> list[str]:
 
 @pytest.mark.parametrize(("count", "rest"), [(11, []), (12, ["…"])])
 def test_long_diffs_are_truncated(count: int, rest: list[str]) -> None:
-    """A diff shows twelve lines, with a mark if there are more."""
+    """Of a diff, twelve lines are shown, with a mark if it has more lines."""
     rows = [f"+{number}" for number in range(count)]
     long = replace(HIT, diff_excerpt="\n".join(["@@ -0,0 +1 @@", *rows, ""]), diff_truncated=False)
     assert format_diff(long) == ["@@ -0,0 +1 @@", *rows[:11], *rest]
@@ -200,7 +200,7 @@ def test_control_characters_are_escaped() -> None:
 
 
 def test_bidirectional_controls_are_escaped() -> None:
-    """Bidirectional controls are shown as escapes, and right-to-left letters stay."""
+    """Bidirectional controls are shown as escapes. Right-to-left letters are printed unchanged."""
     marks = [chr(code) for code in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
     hit = replace(
         HIT,
@@ -251,7 +251,7 @@ def test_changelog_is_shown() -> None:
 
 
 def test_matched_words_are_shown() -> None:
-    """A reranked hit has a line with what matched and whether it is weak."""
+    """A reranked hit has a line with the matched words, which also says if the hit is weak."""
     strong = replace(HIT, matched="message: retries; path: tcp", weak=False)
     assert "\n    message: retries; path: tcp\n" in format_answer(FindAnswer((strong,), META))
     assert "\n    weak match; message: retries; path: tcp\n" in format_answer(
@@ -260,7 +260,7 @@ def test_matched_words_are_shown() -> None:
 
 
 def test_json_document() -> None:
-    """The JSON has hits and meta with all fields in order, without a verdict if the index is compatible."""
+    """The JSON has all fields of `hits` and `meta`, in order. The verdict is left out if the index is compatible."""
     document = json.loads(render.to_json(FindAnswer((HIT,), META)))
     assert list(document) == ["hits", "meta"]
     optional_fields = {
@@ -302,7 +302,7 @@ def test_json_document() -> None:
 
 
 def test_json_on_one_line_and_with_chosen_fields() -> None:
-    """JSON without indentation is one line; chosen fields are printed in that order, and unknown ones refused."""
+    """JSON without indentation is one line. Selected fields are in the given order. An unknown field is an error."""
     answer = FindAnswer((HIT,), META)
     text = render.to_json(answer, fields=["file_path", " commit_sha"])
     assert text.startswith('{"hits":[{"file_path":"src/net/tcp.py","commit_sha":"8eb4340f')
@@ -429,7 +429,7 @@ Some are missing.
 
 
 def test_evolution_of_lines() -> None:
-    """Earlier commits are printed with their step, lines and text, then leads and what is missing."""
+    """Earlier commits are printed with their step, lines and text, then possible earlier commits and the limitation."""
     steps = (
         EvolutionStep(
             commit_sha=OTHER,
@@ -499,7 +499,7 @@ def test_commit_has_one_color() -> None:
 
 
 def test_explanation_without_lines() -> None:
-    """Without lines and commits, the output is the limitation, once, and the rest of the hint."""
+    """Without lines and commits, the output is the limitation and the hint, in which the limitation is not repeated."""
     details = replace(EXPLAIN_META.explain, limitation="a.py is empty.", related_commits=())
     assert (
         format_explanation(ExplainAnswer((), replace(EXPLAIN_META, explain=details, hint=None)))

@@ -96,7 +96,7 @@ def test_csv_when_piped(shared_repo: Repo) -> None:
 
 
 def test_many_rows(shared_repo: Repo) -> None:
-    """All rows are printed, also more than are fetched at once."""
+    """All rows are printed, even if there are more than one fetch returns."""
     assert run_sql(shared_repo, "-c", "FROM range(2_500)")[1].split() == ["range", *map(str, range(2_500))]
 
 
@@ -128,7 +128,7 @@ def test_nested_values_are_json(shared_repo: Repo, value: str, expected: object)
 
 
 def test_json_with_two_columns_of_one_name(shared_repo: Repo, capfd: pytest.CaptureFixture[str]) -> None:
-    """A JSON object cannot have both values, so this is an error."""
+    """Two columns with the same name are an error, because a JSON object cannot have both values."""
     sql = "SELECT 1 AS a, 2 AS a"
     assert commands.run_lineage("sql", shared_repo.path, "--format", "json", "-c", sql) == 2
     assert "Two columns are called 'a'." in capfd.readouterr().err
@@ -166,7 +166,7 @@ def test_statements_from_stdin(shared_repo: Repo) -> None:
 
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 def test_statement_that_is_not_utf8(shared_repo: Repo, locale: str) -> None:
-    """An undecodable byte is a usage error, as an argument and from stdin; stdin is UTF-8 in any locale."""
+    """A byte that is not UTF-8 is a usage error, both in an argument and in stdin, which is UTF-8 in any locale."""
     command = [sys.executable, "-m", "serve.cli.entry", "sql", str(shared_repo.path)]
     environment = {
         **os.environ,
@@ -207,7 +207,7 @@ def test_statement_that_is_not_utf8(shared_repo: Repo, locale: str) -> None:
 def test_refused_statement(
     shared_repo: Repo, capfd: pytest.CaptureFixture[str], statement: str, message: str
 ) -> None:
-    """An invalid statement, a write, and access to files, the network or Python are one message and exit code 1."""
+    """An invalid statement, a write, or access to files, network or Python gives one message and exit code 1."""
     code = commands.run_lineage("sql", shared_repo.path, "-c", statement)
     out, err = capfd.readouterr()
     assert (code, out) == (1, "")
@@ -235,7 +235,7 @@ def test_slow_reader_does_not_hold_the_index(shared_repo: Repo, shared_index: Pa
 
 
 def test_without_an_index(tmp_path: Path) -> None:
-    """Without an index the error names the command that makes one."""
+    """Without an index, the error names the command that creates an index."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "a = 1\n", "Add a")
     code, out, err = run_sql(repo, "-c", "SELECT 1")

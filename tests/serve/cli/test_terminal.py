@@ -52,7 +52,7 @@ def repo(tmp_path: Path, home: Path) -> Repo:
 def test_output_has_no_control_characters(
     repo: Repo, capfd: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
-    """No command prints a control character or bidirectional control, in errors and events neither."""
+    """No command prints a control character or bidirectional control, not even in errors and events."""
     path_arguments = [] if arguments == [HOSTILE] else [str(repo.path)]
     app.main([*arguments, *path_arguments])
     output = capfd.readouterr()
@@ -159,20 +159,20 @@ def test_lack_of_threads_is_one_error(error: Exception) -> None:
 
 
 def test_text_of_a_user_is_no_lack_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
-    """A usage error that quotes an argument is one, whatever the argument says."""
+    """A usage error stays a usage error, even if it quotes an argument with the text of a memory error."""
     assert app.main(["not enough memory: can't start new thread"]) == USAGE_ERROR
     assert "not enough memory" in capsys.readouterr().err
 
 
 def test_other_import_errors_keep_their_traceback() -> None:
-    """A library that is missing is a fault of the installation, not of the memory."""
+    """A missing library is not reported as lack of memory. Its error keeps the traceback."""
     assert describe_failure(ImportError("No module named 'pyarrow'")) is None
 
 
 def test_command_that_cannot_be_imported_for_lack_of_memory(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without the memory to load the command line itself, the message is the same."""
+    """If memory runs out while the command line itself is imported, the message is the same as in a command."""
     real_import = builtins.__import__
 
     def fail(name: str, *arguments: Any) -> Any:
@@ -187,7 +187,7 @@ def test_command_that_cannot_be_imported_for_lack_of_memory(
 
 
 def test_only_the_parser_of_the_command_is_built(capsys: pytest.CaptureFixture[str]) -> None:
-    """A run builds the parser of its command only; without a known command, those of all."""
+    """Only the parser of the given command is built. Without a known command, the parsers of all commands are built."""
     program = create_app("A program.")
     program.callback()(lambda: None)
 

@@ -22,7 +22,7 @@ def repo(tmp_path: Path) -> Repo:
 def test_queries_use_the_hnsw_index(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A query takes its candidates from the HNSW index; one with a filter, and one after `none`, does not."""
+    """A query takes its candidates from the HNSW index, except with a filter, or after a run with `none`."""
     assert run_index(repo) == 0
     capsys.readouterr()
     query = ("query", str(repo.path), "-q", "greeter", "--json")
@@ -51,7 +51,10 @@ def test_queries_use_the_hnsw_index(
 
 
 def test_later_runs_keep_the_hnsw_index(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run writes a stale HNSW index again, also after `--rebuild`; `--profile` and `lineage doctor` say so."""
+    """Later runs without the option, also with `--rebuild`, write a stale HNSW index again.
+
+    `--profile` and `lineage doctor` show that queries use an HNSW index.
+    """
     file = get_location(repo, home).hnsw
     assert run_index(repo, "--vector-index", "hnsw", "--profile") == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["vector_index"] == "hnsw"

@@ -194,7 +194,7 @@ def test_rebuild_needs_two_confirmations(repo: Repo, home: Path, times: int, ref
 
 
 def test_other_options_are_ignored_with_a_warning(repo: Repo) -> None:
-    """Options given together with -i are named in a warning and ignored."""
+    """Options other than PATH that are given together with -i are ignored. A warning names them."""
     terminal = Terminal("index", "-i", "--threads", "7", "--rebuild", "--yes", "--profile", folder=repo.path)
     screen = answer_all(terminal, Mode.STANDARD)
     assert screen.startswith(
@@ -274,7 +274,7 @@ def test_equivalent_command_has_the_same_options(
 
 
 def test_every_option_has_a_question() -> None:
-    """The wizard asks for every option of `lineage index`, except those of partial and remote runs and branches."""
+    """The wizard asks for every option of `lineage index`, except those for partial runs, remote runs and branches."""
     modes = {"incremental", "force", "rebuild", "yes", "skip_vectors", "scheduler", "vector_index"}
     modes |= {"branch_patterns", "head_only"}
     assert {question.field for question in (*BASIC_QUESTIONS, *ADVANCED_QUESTIONS)} | modes == set(
@@ -283,7 +283,7 @@ def test_every_option_has_a_question() -> None:
 
 
 def test_unavailable_providers_are_not_offered() -> None:
-    """Providers missing in this build are named but not offered; `auto` always is."""
+    """Providers that this build lacks are named, but cannot be chosen. `auto` can always be chosen."""
     available, unavailable = split_providers([*EmbedProvider], {"cpu", "cuda"})
     assert [option.value for option in available] == ["auto", "cpu", "cuda"]
     assert unavailable == ("coreml",)
@@ -291,7 +291,7 @@ def test_unavailable_providers_are_not_offered() -> None:
 
 @pytest.mark.parametrize("text", ["x", "1.5", "-1", "0", "1_0", "٣", "1 2"])
 def test_invalid_numbers(text: str) -> None:
-    """Anything but digits of at least the minimum is refused, with what to enter instead."""
+    """A text that is no number, or a number below the minimum, is refused with what to enter instead."""
     with pytest.raises(ValueError, match="Enter a whole number from 1, or nothing for the default: all"):
         parse_number(text, Number(1, "all"))
 
@@ -302,7 +302,7 @@ def test_valid_numbers() -> None:
 
 
 def test_choice_with_default_option() -> None:
-    """The first option of a choice adds no argument, another one adds its flag."""
+    """The first option of a choice is the default and adds no argument. Another option adds its flag."""
     question = WizardQuestion("resources", "--some", "Which?", Choice(RESOURCE_CHOICE.options, Resources))
     assert format_option_arguments(IndexOptions(), [question]) == []
     assert format_option_arguments(IndexOptions(resources=Resources.AGGRESSIVE), [question]) == [
@@ -312,7 +312,7 @@ def test_choice_with_default_option() -> None:
 
 
 def test_choice_with_unchanged_option() -> None:
-    """A choice with an unchanged option offers it first, and it adds no argument."""
+    """A choice that may keep the setting of the index offers `unchanged` first. This option adds no argument."""
     choice = Choice(RESOURCE_CHOICE.options, Resources, unchanged_meaning="as the index has it")
     assert [option.value for option in choice.all_options] == [
         "unchanged",

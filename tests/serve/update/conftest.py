@@ -11,5 +11,5 @@ from tests.serve.update.install_helpers import create_venv_module
 
 @pytest.fixture(scope="session")
 def venv_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directory of a module that creates environments faster; see `create_venv_module`."""
+    """Return a directory for the import path, with a module `venv` that creates virtual environments faster."""
     return create_venv_module(tmp_path_factory.mktemp("venv"))
