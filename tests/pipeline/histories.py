@@ -24,7 +24,7 @@ class Greeter:
         return "bye " + name
 """
 
-# Statements that turn an index into one that a program with schema 2 wrote: without rows of messages.
+# Statements that turn an index into one of schema 2, which had no rows for the messages of commits without hunks.
 _SCHEMA_2: Final = (
     "DROP TABLE branch_patterns",
     "DROP TABLE branch_tips",
@@ -85,7 +85,7 @@ def run_index(
     """Index the repository with a simple encoder.
 
     `reports`: list to which the progress is appended. `jobs`: number of worker processes, and of threads that embed.
-    `options`: of RunOptions.
+    `options`: further arguments of RunOptions.
     """
     report = (lambda _: None) if reports is None else reports.append
     repository = open_repository(repo.path)

@@ -72,7 +72,7 @@ def is_current(repo: Repo, home: Path, **options: Any) -> bool:
 
 
 def test_branches_are_indexed_besides_head(repo: Repo, tmp_path: Path) -> None:
-    """The commits of the matching branches are recorded and marked as not reached; the watermark stays at HEAD."""
+    """Commits of the matching branches are recorded, and marked if HEAD does not reach them. The watermark is HEAD."""
     run_index(repo, tmp_path, branch_patterns=("topic/*",), commit_batch=1)
     check_commits(repo, tmp_path, "main", "topic/b")
     assert load_summary(repo, tmp_path).last_indexed_commit == repo.head
@@ -82,7 +82,7 @@ def test_branches_are_indexed_besides_head(repo: Repo, tmp_path: Path) -> None:
 def test_run_without_patterns_starts_no_git(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only a run with branches lists the refs."""
+    """Only a run with branch patterns starts git, to list the refs."""
     monkeypatch.setattr(write, "create_git_program", None)
     run_index(repo, tmp_path)
     check_commits(repo, tmp_path, "main")
@@ -102,7 +102,7 @@ def test_damaged_refs_keep_the_recorded_tips(repo: Repo, tmp_path: Path) -> None
 
 
 def test_later_runs_continue_with_the_branches(repo: Repo, tmp_path: Path) -> None:
-    """A run without options indexes what is new on the recorded branches, and only that."""
+    """A run without options indexes the new commits of the branches that match the recorded patterns."""
     run_index(repo, tmp_path, branch_patterns=("topic/*",))
     repo.switch("topic/a")
     repo.commit_file("a3.py", "a = 3\n", "A3")
@@ -117,7 +117,7 @@ def test_later_runs_continue_with_the_branches(repo: Repo, tmp_path: Path) -> No
 
 
 def test_patterns_are_added_and_forgotten(repo: Repo, tmp_path: Path) -> None:
-    """Patterns add up over runs; a rebuild keeps them, and `head_only` forgets them."""
+    """A run adds its patterns to the recorded ones. A rebuild keeps them; `head_only` deletes them."""
     run_index(repo, tmp_path, branch_patterns=("topic/a",))
     assert not is_current(repo, tmp_path, branch_patterns=("old",))
     run_index(repo, tmp_path, branch_patterns=("old", "topic/a"))
@@ -132,7 +132,7 @@ def test_patterns_are_added_and_forgotten(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_deleted_and_rewritten_branches(repo: Repo, tmp_path: Path) -> None:
-    """Commits that a branch no longer has stay recorded, as those of a rewritten HEAD, until they are collected."""
+    """Commits that a branch no longer has stay recorded until `lineage gc`, like commits of a rewritten HEAD."""
     run_index(repo, tmp_path, branch_patterns=ALL)
     lost = repo.git("rev-parse", "topic/b", "old").split()
     repo.git("branch", "-D", "old")
@@ -149,7 +149,7 @@ def test_deleted_and_rewritten_branches(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_merged_branch(repo: Repo, tmp_path: Path) -> None:
-    """After a merge HEAD reaches the branch's commits, which are not read again."""
+    """After a merge, only the merge commit is read. HEAD now reaches the commits of the branch, which are indexed."""
     run_index(repo, tmp_path, branch_patterns=ALL)
     repo.merge("topic/a")
     assert run_index(repo, tmp_path).commits == 1
@@ -158,7 +158,7 @@ def test_merged_branch(repo: Repo, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["topic/b", "old"])
 def test_switch_to_a_branch(repo: Repo, tmp_path: Path, name: str) -> None:
-    """When HEAD moves to another branch, nothing is read again, and the rows are those of a new index."""
+    """When HEAD moves to an indexed branch, no commit is read again, and the rows equal those of a new index."""
     run_index(repo, tmp_path, branch_patterns=ALL)
     repo.switch(name)
     assert run_index(repo, tmp_path).commits == 0
@@ -216,7 +216,7 @@ def test_interrupted_rebuild_keeps_the_settings(
 
 
 def test_interrupted_embedding_of_branches(repo: Repo, tmp_path: Path) -> None:
-    """An index of a complete HEAD is not complete while texts of a branch have no vector."""
+    """The index is not up to date while texts of a branch have no vector, even if all texts of HEAD have one."""
     run_index(repo, tmp_path)
     assert is_current(repo, tmp_path)
     assert run_index(repo, tmp_path, branch_patterns=ALL, skip_vectors=True).pending_texts
@@ -226,7 +226,7 @@ def test_interrupted_embedding_of_branches(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_tip_that_changes_only_ignored_files(repo: Repo, tmp_path: Path) -> None:
-    """A branch whose last commit has no rows is complete, too."""
+    """If the last commit of a branch changes only ignored files, it has no rows, but the index is up to date."""
     repo.switch("old")
     repo.commit_file("package-lock.json", "{}\n", "Lock")
     repo.switch("main")
@@ -235,7 +235,7 @@ def test_tip_that_changes_only_ignored_files(repo: Repo, tmp_path: Path) -> None
 
 
 def test_unreadable_commit_of_a_branch(repo: Repo, tmp_path: Path) -> None:
-    """A commit of a branch that cannot be read is tried again by each run, and recorded once it can be read."""
+    """Each run tries again to read an unreadable commit of a branch, and records it as soon as it is readable."""
     with hide_object(repo, "topic/a^{tree}"):
         summary = run_index(repo, tmp_path, branch_patterns=ALL)
         unreadable = {entry.commit_sha for entry in summary.unreadable_commits}
@@ -250,7 +250,7 @@ def test_unreadable_commit_of_a_branch(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_walk_of_branches_reads_only_what_is_new(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The candidates are parents first, once each; the walk stops at HEAD's commits and at known ones."""
+    """Each candidate is listed once, parents first. The walk stops at commits of HEAD and at recorded tips."""
     repository = open_repository(repo.path)
     tips = repo.git("rev-parse", "old", "topic/a", "topic/b", "main").split()
     head_commits = repository.walk(repo.head)
@@ -275,7 +275,7 @@ def test_walk_of_branches_reads_only_what_is_new(repo: Repo, monkeypatch: pytest
 
 
 def test_first_run_walks_head_once(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The walk that lists the commits of HEAD also tells which commits of the branches HEAD reaches."""
+    """The history of HEAD is walked once, both to list its commits and to find those that branches share with it."""
     walked: list[tuple[str, ...]] = []
     walk = Repository.walk
 

@@ -33,7 +33,7 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def dask_cluster(scheduler: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Scheduler with two workers. The parameter has the number of threads of each worker instead."""
+    """Scheduler with two workers, or with a worker for each number in the parameter, which is its number of threads."""
     for threads in getattr(request, "param", (1, 1)):
         scheduler.start_worker(threads)
     yield scheduler
@@ -62,7 +62,7 @@ def run_index(repo: Repo, home: Path, scheduler: str | None, report: object = No
 
 @pytest.fixture(scope="module")
 def local_fingerprint(repo: Repo, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
-    """Fingerprint of an index that one worker of this machine made."""
+    """Fingerprint of an index that was made on this machine, without a cluster."""
     home = tmp_path_factory.mktemp("here")
     run_index(repo, home, None)
     return compute_fingerprint(repo.path, home)
@@ -71,7 +71,7 @@ def local_fingerprint(repo: Repo, tmp_path_factory: pytest.TempPathFactory) -> d
 def test_vectors_equal_those_of_this_machine(
     repo: Repo, tmp_path: Path, dask_cluster: Cluster, local_fingerprint: object
 ) -> None:
-    """An index embedded by a cluster equals one that was embedded here."""
+    """An index embedded by a cluster equals one that was embedded without a cluster."""
     run_index(repo, tmp_path, dask_cluster.address)
     assert compute_fingerprint(repo.path, tmp_path) == local_fingerprint
 
@@ -80,7 +80,7 @@ def test_vectors_equal_those_of_this_machine(
 def test_rows_do_not_depend_on_cluster_workers(
     repo: Repo, tmp_path: Path, dask_cluster: Cluster, local_fingerprint: object
 ) -> None:
-    """Both parts of a run on one thread or four of a cluster give the rows of one worker of this machine."""
+    """If a cluster with one or four threads extracts and embeds, the rows equal those of a run without a cluster."""
     with (
         Client(dask_cluster.address, set_as_default=False) as client,
         joblib.parallel_config(backend="dask", client=client, n_jobs=-1),
@@ -96,7 +96,7 @@ def test_killed_worker_is_replaced(
     local_fingerprint: object,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """If a worker is killed midway, the others do its tasks; the vectors are the same."""
+    """If a worker is killed during the run, the other workers do its tasks, and the vectors are the same."""
     monkeypatch.setattr("pipeline.run.TEXTS_PER_TRANSACTION", 8)
     killed: list[Progress] = []
 
@@ -127,7 +127,7 @@ def test_no_text_is_sent_to_another_version(
     start_other_version: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Workers of another version are refused before any text is sent, and the commits are indexed by words."""
+    """If a worker has another version of this package, the run fails before any text is sent to the worker."""
 
     def encode_nothing(_: object) -> NDArray[float32]:
         raise AssertionError
@@ -148,7 +148,7 @@ def test_later_worker_of_another_version(
     start_other_version: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A worker of another version that joins during a run encodes no text: the run fails with an error."""
+    """If a worker of another version joins during a run, it encodes no text, and the run fails."""
     monkeypatch.setattr("pipeline.run.TEXTS_PER_TRANSACTION", 8)
 
     def start_once(progress: Progress) -> None:

@@ -25,7 +25,7 @@ def read_message_rows(repo: Repo, home: Path) -> list[tuple[object, ...]]:
 
 
 def test_commits_without_files_have_one_row(repo: Repo, tmp_path: Path) -> None:
-    """An empty commit and each clean merge have one row, which no run counts as a hunk."""
+    """An empty commit and each clean merge have one row, which is not counted as a hunk."""
     summary = run_index(repo, tmp_path)
     assert (summary.commits, summary.hunks) == (23, 19)
     assert read_message_rows(repo, tmp_path) == [
@@ -48,7 +48,7 @@ def test_commits_without_files_have_one_row(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_merges_of_ignored_files_have_no_rows(tmp_path: Path) -> None:
-    """A merge that brings only ignored files is not recorded, and the watermark passes it."""
+    """A merge that brings only ignored files has no rows, but the watermark moves to it."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "a = 1\n", "First")
     repo.branch("side")

@@ -75,7 +75,7 @@ class RecordingEncoder:
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    """Repository of three commits; the first two have one message."""
+    """Repository of three commits, of which the first two have the same message."""
     repo = Repo.create(tmp_path / "repo")
     repo.write("a.py", "x = 1\n")
     repo.commit("Add a module")
@@ -113,7 +113,7 @@ def load_vectors(location: IndexLocation) -> dict[bytes, Any]:
 
 
 def test_distinct_texts_are_embedded_once(index_writer: IndexWriter, location: IndexLocation) -> None:
-    """Messages and hunks are embedded, a repeated text once; nothing is pending afterwards."""
+    """Messages and hunks are embedded, equal texts only once. Afterwards no text is pending."""
     encoder = RecordingEncoder()
     assert embed_all(index_writer, encoder) == [6]
     [texts] = encoder.calls
@@ -143,7 +143,7 @@ def test_long_texts_are_encoded_first(index_writer: IndexWriter) -> None:
 
 
 def test_times_of_the_phases(index_writer: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time for reading texts counts as `storage` only, although the encoder's results are read meanwhile."""
+    """The time to read texts counts as `storage`, not as `embed`, although they are read between encoder results."""
     now = 0.0
 
     def advance(function: Callable[..., Any], seconds: float) -> Callable[..., Any]:
@@ -165,7 +165,7 @@ def test_times_of_the_phases(index_writer: IndexWriter, monkeypatch: pytest.Monk
 
 
 def test_texts_that_a_damaged_index_lacks(index_writer: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts that are listed as pending and cannot be read are skipped, and the run ends normally."""
+    """A pending text that the index cannot return is skipped, and the run ends normally."""
     monkeypatch.setattr(embed, "load_pending_texts", lambda *arguments: load_pending_texts(*arguments)[1:])
     with index_writer.open_batch() as connection:
         pending = list_pending_texts(connection)
@@ -193,7 +193,7 @@ def test_vectors_do_not_depend_on_workers(
 def test_skipped_vectors_are_added_by_the_next_run(
     repo: Repo, location: IndexLocation, tmp_path: Path
 ) -> None:
-    """With `skip_vectors` everything else is written, and HEAD is not complete; a plain run adds the vectors."""
+    """With `skip_vectors`, everything but vectors is written, and HEAD is incomplete. The next run adds the vectors."""
     with database.open_for_reading(location) as connection:
         summary = history.load_index_summary(connection)
         assert history.compute_vector_share(connection) == 0
@@ -214,7 +214,7 @@ def test_skipped_vectors_are_added_by_the_next_run(
 def test_cache_saves_the_encoder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: EmbedCacheMode
 ) -> None:
-    """After a rebuild the vectors come from the cache, if there is one, and are the same."""
+    """With a cache, a rebuild takes the vectors from the cache. The vectors are the same with and without it."""
     repo = create_interleaved_repo(tmp_path / "repo", rounds=1)
     run_index(repo, tmp_path / "home", embed_cache=mode)
     vectors = compute_fingerprint(repo.path, tmp_path / "home")["vectors"]
@@ -234,7 +234,7 @@ def test_cache_saves_the_encoder(
 
 @pytest.mark.parametrize("transaction", [1, 4, 6])
 def test_kill_loses_one_transaction(repo: Repo, tmp_path: Path, transaction: int) -> None:
-    """After `kill -9` between the statements of a transaction, the earlier ones are complete; a run continues."""
+    """After `kill -9` inside a transaction, all earlier transactions are complete. The next run does the rest."""
     command = [sys.executable, "-c", KILLED_RUN, str(repo.path), str(tmp_path / "home"), str(transaction)]
     assert subprocess.run(command, cwd=ROOT).returncode == -signal.SIGKILL
     location = get_location(repo, tmp_path / "home")

@@ -30,7 +30,7 @@ from tests.repos import Repo
 
 ROOT = Path(__file__).parents[2]
 SCRIPT_FILE = "function start() {\n  return 1\n}\n"
-# Fingerprints that depend on the semantic texts, which a refresh leaves as they are.
+# Tables whose fingerprints depend on the semantic texts, which a refresh does not change.
 SEMANTIC_TABLES = ("hunks", "hunk_symbols", "vectors")
 # The rows of two of these tables without the semantic texts.
 HUNKS = "SELECT * EXCLUDE (hunk_id, semantic_text, text_digest) FROM hunks ORDER BY ALL"
@@ -108,7 +108,7 @@ def load_rows(repo: Repo, home: Path, sql: str) -> list[Any]:
 
 
 def load_embedded_rows(repo: Repo, home: Path) -> list[Any]:
-    """Return what vectors depend on."""
+    """Return the rows on which vectors depend."""
     return load_rows(
         repo, home, "SELECT commit_sha, file_path, semantic_text, text_digest FROM hunks ORDER BY ALL"
     )
@@ -136,7 +136,7 @@ def assert_equals_new_index(repo: Repo, home: Path, new_home: Path) -> None:
 def test_forced_run_equals_a_new_index(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, install: Install, component: str, batch: int
 ) -> None:
-    """A refresh gives the rows of a new index, without its vectors, and the verdict is compatible afterwards."""
+    """After a refresh, the rows equal those of a new index, except for the vectors, and the verdict is compatible."""
     home = tmp_path / "home"
     run_index(repo, home)
     before, embedded_before = compute_fingerprint(repo.path, home), load_embedded_rows(repo, home)
@@ -205,7 +205,10 @@ def test_refresh_extracts_only_affected_languages(
 
 
 def test_new_ignore_rules_do_not_stop_a_refresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hunks of a path that is ignored since are refreshed too, and no hunk is added for one that is not any more."""
+    """A refresh follows the recorded hunks, not new ignore rules.
+
+    Hunks of a path that is now ignored are refreshed too. No hunk is added for a path that is no longer ignored.
+    """
     repo = create_interleaved_repo(tmp_path / "repo", rounds=1)
     repo.write(".lineageignore", "topic0.py\n")
     run_index(repo, tmp_path)
@@ -251,7 +254,7 @@ def test_new_commits_are_not_extracted_twice(tmp_path: Path, monkeypatch: pytest
 def test_unreadable_commit_keeps_its_rows_and_the_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    """The other commits are refreshed, and `--force` completes the refresh once the object is back."""
+    """If a commit is unreadable, the others are refreshed. When the object is back, `--force` refreshes the commit."""
     repo = Repo.create(tmp_path / "repo")
     home = tmp_path / "home"
     for number in range(4):
@@ -271,7 +274,7 @@ def test_unreadable_commit_keeps_its_rows_and_the_verdict(
 
 
 def test_commits_that_git_deleted_keep_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They do so until their rows are deleted, as `lineage gc` does."""
+    """While the index has rows of commits that git deleted, a refresh is incomplete. `lineage gc` deletes the rows."""
     repo = Repo.create(tmp_path / "repo")
     home = tmp_path / "home"
     repo.commit_file("a.py", "def base(): pass\n", "Base")

@@ -76,7 +76,7 @@ def test_modified_file(repo: Repo) -> None:
 
 
 def test_diff_attributes(repo: Repo) -> None:
-    """`diff=` selects the driver that finds hunk headers, `-diff` makes a file binary; other attributes do neither."""
+    """The attribute `diff=` selects the rules for hunk headers, and `-diff` makes a file binary. Others do neither."""
     lines = "".join(f"    line {n}\n" for n in range(20))
     for name in ("plain.txt", "driven.txt", "opaque.txt"):
         repo.write(name, f"def named():\n{lines}shift = 1\n{lines}")
@@ -125,7 +125,7 @@ def test_rename_threshold(repo: Repo, unchanged_lines: int, change_kind: str) ->
 
 @pytest.mark.parametrize("unchanged_lines", range(7, 14))
 def test_rename_threshold_is_that_of_git(repo: Repo, unchanged_lines: int) -> None:
-    """Of 20 lines of equal length, git needs 10 unchanged ones for a rename: its default threshold is 50 %."""
+    """git counts a moved file of 20 equally long lines as renamed if 10 are unchanged, as its threshold is 50 %."""
     repo.commit_file("a.py", "".join(f"line {n:02}\n" for n in range(20)), "Write")
     repo.rename("a.py", "b.py")
     repo.write("b.py", "".join(f"{'line' if n < unchanged_lines else 'diff'} {n:02}\n" for n in range(20)))
@@ -242,7 +242,7 @@ def test_file_becomes_a_symlink(repo: Repo) -> None:
 
 
 def test_submodule(repo: Repo) -> None:
-    """The hunk of a submodule names its commits, which are not read, and has no blobs."""
+    """The hunk of a submodule names its old and its new commit, which are not read. The hunk has no blobs."""
     for number, kind in (("1", "added"), ("2", "modified")):
         repo.git("update-index", "--add", "--cacheinfo", f"160000,{number * 40},module")
         repo.commit("Submodule", add=False)
@@ -295,7 +295,7 @@ def test_truncation_at_line_and_character_ends(repo: Repo) -> None:
 
 @pytest.mark.parametrize("character", ["x", "ö", "中", "😀"])
 def test_no_character_is_cut(repo: Repo, character: str) -> None:
-    """Texts cut anywhere in a character of one to four bytes end before it, and are not cut shorter than that."""
+    """A text whose limit is inside of a character of several bytes is cut directly before this character."""
     texts = [" " * offset + character * 70_000 for offset in range(4)]
     for offset, text in enumerate(texts):
         repo.write(f"{offset}.txt", text)
@@ -316,7 +316,7 @@ def cut_at_character(text: str) -> str:
 
 
 def test_more_lines_than_are_listed(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the limit of listed lines the counts are exact, but there is no old blob: the parts are incomplete."""
+    """Above the limit of listed lines the counts are exact. But the parts are incomplete, so `old_blob` is None."""
     monkeypatch.setattr(patches, "MAX_LISTED_LINES", 10)
     repo.commit_file("a.py", "".join(f"new {n}\n" for n in range(30)))
     hunk = extract_only_hunk(repo)
@@ -396,7 +396,7 @@ def test_ignored_files(repo: Repo) -> None:
 
 
 def test_message_hunk() -> None:
-    """A message hunk has no file. It names 50 paths of a merge, each on an indented line, and counts the others."""
+    """A message hunk has no file. For a merge, it lists 50 paths on indented lines and the number of other paths."""
     empty = build_message_hunk((), is_merge=False)
     assert summarize_hunks([empty]) == [("", "empty", "message", 0, 0)]
     assert (empty.diff, empty.added_text, empty.diff_truncated) == ("", "", False)

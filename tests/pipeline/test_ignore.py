@@ -1,4 +1,4 @@
-"""Ignore rules: defaults, git attributes and `.lineageignore`; the last layer that matches decides."""
+"""Ignore rules in three layers: defaults, git attributes and `.lineageignore`. The last layer that matches decides."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_ignore_file_overrides_a_default(repo: Repo) -> None:
 
 
 def test_attributes_override_defaults(repo: Repo) -> None:
-    """Set `linguist-*` attributes ignore paths, unset ones include them."""
+    """Paths with a `linguist-*` attribute that is set are ignored. Paths with one that is unset are included."""
     repo.write(
         ".gitattributes",
         "gen/* linguist-generated\nthird/** linguist-vendored=true\nyarn.lock -linguist-generated\n",
@@ -104,12 +104,12 @@ def test_attributes_override_defaults(repo: Repo) -> None:
     assert check_ignored(repo, *paths) == [True, True, False, True, False, False, True]
 
 
-@pytest.mark.parametrize("is_mentioned_in_root", [False, True])
+@pytest.mark.parametrize("has_root_attributes", [False, True])
 @pytest.mark.parametrize("kind", ["untracked", "deleted"])
-def test_nested_attributes(repo: Repo, kind: str, is_mentioned_in_root: bool) -> None:
+def test_nested_attributes(repo: Repo, kind: str, has_root_attributes: bool) -> None:
     """Nested attributes files count in the work tree and at HEAD, whatever the root file contains."""
     repo.write("sub/deep/b.py", "b\n")
-    if is_mentioned_in_root:
+    if has_root_attributes:
         repo.write(".gitattributes", "other.py linguist-generated\n")
     repo.commit("Files")
     repo.write("sub/.gitattributes", "b.py linguist-generated\n")
@@ -185,7 +185,7 @@ def test_uncommitted_ignore_file(repo: Repo) -> None:
 
 
 def test_patterns_are_matched_in_linear_time(repo: Repo) -> None:
-    """Patterns that take `re` exponential time, and thousands of lines, are matched in seconds."""
+    """Patterns for which `re` would need exponential time are matched in seconds, and so are thousands of patterns."""
     long_names = ["a" * 100, "x/" * 200 + "y", "a" * 99 + "b"]
     lines = ["*a*a*a*a*a*a*a*a*ab", "**/x/" * 100 + "z", "*a" * 2_000 + "c"]
     repo.write(".lineageignore", "\n".join([*lines, *(f"folder{n}/*.py" for n in range(5_000))]))
@@ -234,7 +234,7 @@ SLASH_PATTERNS = r"""
 
 
 def test_slashes_in_bracket_expressions_match_as_in_git(repo: Repo) -> None:
-    """A slash in a bracket expression separates no directories and matches none, but anchors the pattern."""
+    """A slash in a bracket expression does not separate directories or match a slash, but it anchors the pattern."""
     names = [
         *BRACKET_NAMES.split(),
         "axb",
@@ -273,7 +273,7 @@ def test_random_bracket_expressions_match_as_in_git(
 def find_differences(
     repo: Repo, patterns: Sequence[str], names: Sequence[str]
 ) -> dict[tuple[str, str], tuple[bool, bool]]:
-    """Return the pairs of pattern and name with another verdict than in git, each with both verdicts."""
+    """Return the verdicts of this project and of git for each pair of pattern and name for which they differ."""
     for number, pattern in enumerate(patterns):
         repo.write(f"{number}/.gitignore", pattern + "\n")
     paths = [(number, name) for number in range(len(patterns)) for name in names]
@@ -301,7 +301,10 @@ def find_differences(
 
 
 def test_unsupported_pattern_is_an_error(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pattern that RE2 rejects is an error that names its line, because it may exclude secrets."""
+    """A pattern that RE2 rejects is an error that names its line.
+
+    It is not skipped, because it may be meant to keep secrets out of the index.
+    """
     monkeypatch.setattr(attributes, "MAX_PATTERN_MEMORY_BYTES", 10_000)
     repo.write(".lineageignore", "a\n" + "?" * 4_000 + "\n")
     with pytest.raises(UnsupportedPattern, match=r"^Line 2 of \.lineageignore cannot be matched: "):
@@ -359,7 +362,7 @@ def test_pipes_outside_the_work_tree_are_not_read(
 
 @pytest.mark.parametrize("file_kind", ["dangling", "loop", "directory", "pipe"])
 def test_ignore_file_must_be_a_file(repo: Repo, file_kind: str) -> None:
-    """A dangling link, a link loop, a directory or a pipe is an error: the patterns are unknown."""
+    """A dangling link, a link loop, a directory or a pipe is an error, because the patterns are unknown."""
     file = repo.path / ".lineageignore"
     match file_kind:
         case "directory":

@@ -43,7 +43,7 @@ def build_files(template: str, content: str = "x\n", count: int = 6) -> dict[str
 
 
 def test_history_changes_of_unusual_entries(tmp_path: Path) -> None:
-    """A file named like a commit is a file, and `submodule.<name>.ignore` hides no change of a submodule."""
+    """A file whose name is a sha is not taken for a commit, and `submodule.<name>.ignore` hides no submodule change."""
     repo = Repo.create(tmp_path / "repo")
     first = repo.commit_file("a.py", "a\n")
     repo.write(first, "notes\n")
@@ -62,7 +62,7 @@ def test_history_changes_of_unusual_entries(tmp_path: Path) -> None:
 
 
 def test_directory_stats(tmp_path: Path) -> None:
-    """A directory counts each commit once, and each of the files that a commit changes; ignored files count apart."""
+    """A directory has its number of commits, and of the files that each of them changes. Ignored files count apart."""
     plan = plan_from_history(
         tmp_path,
         {"src/a.py": "1\n", "src/b.py": "1\n", "README.md": "1\n"},
@@ -140,7 +140,7 @@ def test_suggested_directories(tmp_path: Path, files: dict[str, str], pattern: s
     ],
 )
 def test_ambiguous_names_are_not_suggested(tmp_path: Path, files: dict[str, str]) -> None:
-    """A directory is not suggested for a name that source directories have too, nor for a single change."""
+    """A directory is not suggested if source directories can have the same name, nor if it was changed only once."""
     assert get_patterns(plan_from_history(tmp_path, SOURCE, files, SOURCE | {"src/part1.py": "x\n"})) == []
 
 
@@ -162,7 +162,7 @@ def test_ambiguous_names_are_not_suggested(tmp_path: Path, files: dict[str, str]
     ],
 )
 def test_main_directory_is_never_suggested(tmp_path: Path, files: dict[str, str]) -> None:
-    """The directory with most commits, which has most of the code or texts, is not suggested, whatever its name is."""
+    """The directory with the most commits and most of the code or texts is never suggested, whatever its name is."""
     plan = plan_from_history(tmp_path, files, dict.fromkeys(list(files)[:4], "changed\n"))
     main_path = plan.directories[0].path
     assert main_path not in {suggestion.pattern.removeprefix("/") for suggestion in plan.suggestions}
@@ -173,7 +173,10 @@ def build_stats(path: str, code: int, commits: int = 1) -> DirectoryStats:
 
 
 def test_main_directories() -> None:
-    """Main directories have most code, a large share of it or a source name; without code, most commits."""
+    """A main directory has the most code, a large share of the code, or the name of a source directory.
+
+    If no directory has code, the main directory is the one with the most commits.
+    """
     shares = {"core/": 50, "core/deep/": 40, "cli/": 30, "lib/": 1, "docs/": 5}
     main_directories = find_main_directories([build_stats(path, code) for path, code in shares.items()])
     assert main_directories == {"core/", "core/deep/", "cli/", "lib/"}
@@ -184,7 +187,7 @@ def test_main_directories() -> None:
 
 
 def test_one_pattern_for_many_directories_of_one_name(tmp_path: Path) -> None:
-    """Directories of one name give one pattern; a subdirectory of a suggested directory gives none."""
+    """Several directories with the same name give one pattern. A directory inside a suggested directory gives none."""
     files = {f"src/p{n}/__snapshots__/{m}.txt": "x\n" for n in range(3) for m in range(3)}
     files |= {f"src/p{n}/{m}.ts": "x\n" for n in range(3) for m in range(9)}
     assert get_patterns(plan_from_history(tmp_path, SOURCE, files, SOURCE)) == ["__snapshots__/"]
@@ -194,7 +197,7 @@ def test_one_pattern_for_many_directories_of_one_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("user_line", ["!docs/", "![[:lower:]/]ocs/"])
 def test_user_patterns_are_respected(tmp_path: Path, user_line: str) -> None:
-    """A directory with a `!docs/` of the user is not suggested; files that the user ignores are not surveyed."""
+    """A directory that a pattern of the user includes is not suggested. Files that the user ignores are not counted."""
     commits = (SOURCE, build_files("docs/{}.md"), build_files("news/{}.md"))
     plan = plan_from_history(tmp_path, *commits, user_lines=("docs/", user_line, "news/"))
     assert get_patterns(plan) == []
@@ -212,13 +215,13 @@ def test_user_pattern_for_a_name_with_brackets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["#snap", "!snap"])
 def test_escaped_start_of_a_pattern(name: str) -> None:
-    """A name that starts like a comment or a negation is escaped, as a pattern may have no slash before it."""
+    """A pattern without a slash before the name escapes a name that starts like a comment or a negation."""
     assert escape_pattern(name) == f"\\{name}"
     assert parse_patterns(f"{escape_pattern(name)}/".encode()) == (f"\\{name}/",)
 
 
 def test_damaged_history(tmp_path: Path) -> None:
-    """A missing tree leaves out the commits whose change needs it, which count as unreadable, and no others."""
+    """If a tree is missing, only the commits whose changes need it are left out. They count as unreadable."""
     repo = Repo.create(tmp_path / "repo")
     for number in range(6):
         repo.commit_file("src/a.py", f"{number}\n")
@@ -229,7 +232,7 @@ def test_damaged_history(tmp_path: Path) -> None:
 
 
 def test_merge_of_a_damaged_commit(tmp_path: Path) -> None:
-    """A missing tree of the second parent of a merge leaves out the merge and this parent, and no later commit."""
+    """If the tree of a merge's second parent is missing, only the merge and this parent are left out."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "0\n")
     repo.branch("side")

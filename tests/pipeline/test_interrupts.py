@@ -25,7 +25,7 @@ def interrupt_handlers() -> Iterator[None]:
 
 @pytest.mark.parametrize("number", TERMINATION_SIGNALS)
 def test_signal_is_deferred(number: signal.Signals) -> None:
-    """A signal that arrives twice in the body is raised once, after the body; later signals are not deferred."""
+    """A signal that arrives twice in the body is raised once, after the body. Later signals are not deferred."""
     completed = []
     with pytest.raises(KeyboardInterrupt), interrupts.defer_signals():
         signal.raise_signal(number)
@@ -77,7 +77,7 @@ def test_other_thread_defers_nothing() -> None:
 
 
 def test_started_processes_block_signals() -> None:
-    """A process that is started in the body never receives termination signals; one that is started later does."""
+    """A process that is started in the body never receives termination signals. A process that starts later does."""
     program = "import signal; print(*sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"
     command = [sys.executable, "-c", program]
     with interrupts.defer_signals():

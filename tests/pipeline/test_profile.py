@@ -11,7 +11,7 @@ from tests.pipeline.histories import create_interleaved_repo, run_index
 
 
 def test_every_phase_is_shown(tmp_path: Path) -> None:
-    """Every phase that a run measures is in the `--profile` line; all but the walk are in the summary."""
+    """Every phase that a run measures is in the `--profile` line. The summary has all phases except the walk."""
     repo = create_interleaved_repo(tmp_path / "repo", rounds=1)
     measured = run_index(repo, tmp_path / "home", skip_vectors=True).profile.seconds
     assert {"text", "diff"} <= measured.keys() <= PROFILE_FIELDS.keys()
@@ -19,7 +19,7 @@ def test_every_phase_is_shown(tmp_path: Path) -> None:
 
 
 def test_times_that_cannot_be_recorded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A file that cannot be written is a warning: the run has succeeded."""
+    """If the times cannot be written to their file, there is a warning and no error, because the run has succeeded."""
     record_times(tmp_path / "missing" / "times.json", Profile({"diff": 1.0}))
     assert "The times of this run were not recorded" in caplog.text
 

@@ -80,7 +80,7 @@ def test_rows_do_not_depend_on_batches_or_workers(
 
 
 def test_ambient_number_of_workers(repo: Repo, full_run_fingerprint: object, tmp_path: Path) -> None:
-    """Without a number of workers, the run uses that of `joblib.parallel_config`, in groups for as many."""
+    """A run without a number of workers uses the number that `joblib.parallel_config` sets."""
     location = get_location(repo, tmp_path)
     with joblib.parallel_config(n_jobs=2), locks.acquire_run_lock(location):
         index_run = IndexRun(
@@ -93,7 +93,7 @@ def test_ambient_number_of_workers(repo: Repo, full_run_fingerprint: object, tmp
 def test_run_without_memory_leaves_the_index_unchanged(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rebuild that gets too little memory to finish fails before it deletes the index."""
+    """A rebuild fails before it deletes the index if there is too little memory to finish."""
     run_index(repo, tmp_path)
     fingerprint = compute_fingerprint(repo.path, tmp_path)
     monkeypatch.setattr(workers, "MIN_FREE_BYTES", 1 << 60)
@@ -179,7 +179,7 @@ def test_second_run_changes_nothing(repo: Repo, full_run_fingerprint: object, tm
 
 
 def test_ignored_commits_have_no_rows(repo: Repo, tmp_path: Path) -> None:
-    """A commit that changes only ignored files is not recorded; empty commits and merges are."""
+    """A commit that changes only ignored files is not recorded. Empty commits and merges are recorded."""
     run_index(repo, tmp_path)
     with database.open_for_reading(get_location(repo, tmp_path)) as connection:
         status = history.load_index_summary(connection)
@@ -190,7 +190,7 @@ def test_ignored_commits_have_no_rows(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_progress_reports(repo: Repo, tmp_path: Path) -> None:
-    """Progress is reported before the first batch and after each one, with the watermark, then for the texts."""
+    """Progress is reported before the first batch, after each batch with the watermark, and then for the texts."""
     all_reports: list[Progress] = []
     run_index(repo, tmp_path, all_reports, commit_batch=10)
     total = len(repo.git("rev-list", "HEAD").splitlines())
@@ -228,7 +228,7 @@ def test_only_changed_files_are_parsed(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_head_tasks_follow_commit_tasks(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tasks that parse HEAD follow the batches of commits in one sequence."""
+    """One sequence has the tasks of all batches of commits, and then the tasks that parse HEAD."""
     task_types: list[str] = []
     run_task = head_symbols.run_task
 

@@ -65,7 +65,7 @@ def repo(tmp_path: Path) -> Repo:
 
 
 def test_head_moves_while_run_waits(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a user switches branches during a run, answers about either branch exclude the commits it does not reach."""
+    """If a user switches branches during a run, answers at each HEAD exclude commits that this HEAD does not reach."""
     home = tmp_path / "home"
     for branch in ("side", "main"):
         repo.switch(branch)
@@ -102,7 +102,7 @@ def test_index_is_readable_during_walk(repo: Repo, tmp_path: Path, monkeypatch: 
 
 
 def test_unreadable_commit_of_another_branch(repo: Repo, tmp_path: Path) -> None:
-    """An unreadable commit is retried only while HEAD reaches it, and retried again once HEAD reaches it again."""
+    """An unreadable commit is retried by each run at a HEAD that reaches it, and by no other run."""
     home = tmp_path / "home"
     repo.switch("side")
     zebra = repo.head
@@ -150,7 +150,7 @@ def test_interrupted_run_keeps_unreadable_commits(
 
 
 def test_interrupted_run_then_reset(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an interrupted run and a reset of HEAD, the next run restores the old symbols of HEAD."""
+    """If HEAD is reset after an interrupted run, the next run restores the symbols that HEAD had before."""
     home = tmp_path / "home"
     run_index(repo, home)
     old_head = repo.head

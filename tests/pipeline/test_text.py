@@ -11,7 +11,7 @@ from pipeline import text
 
 
 def test_identifier_terms() -> None:
-    """An identifier yields the stems of its camelCase and snake_case parts, and itself unstemmed."""
+    """The terms of an identifier are the stems of its camelCase and snake_case parts, and the whole identifier."""
     assert text.count_terms("parseHTTPHeaders(user_names2)") == {
         "pars": 1, "http": 1, "header": 1, "parsehttpheaders": 1,
         "user": 1, "name": 1, "2": 1, "user_names2": 1,
@@ -34,7 +34,7 @@ def test_long_tokens_have_no_terms() -> None:
 
 
 def test_tokenize() -> None:
-    """Each token lists its stems, then its whole form if it has parts; flattened terms omit the whole form."""
+    """A token has the stems of its parts, and the whole token if it has several. `list_part_stems` has only stems."""
     tokens = text.tokenize("parseHTTP the retries")
     assert tokens == [("pars", "http", "parsehttp"), ("the",), ("retri",)]
     assert text.list_part_stems(tokens) == ["pars", "http", "the", "retri"]
@@ -99,7 +99,7 @@ def test_semantic_text_without_a_file() -> None:
 
 
 def test_semantic_text_of_a_deletion() -> None:
-    """If nothing was added, the text has the removed lines."""
+    """If no line was added, the text has the removed lines."""
     assert build_text(added="").endswith("change: modified\nreturn find(name)")
 
 
@@ -109,7 +109,7 @@ def test_long_message_is_truncated() -> None:
 
 
 def test_full_text_is_not_truncated() -> None:
-    """The text for the full-text index has the whole message and all added lines, but no removed lines beside them."""
+    """The text for the full-text index has the whole message and all added lines, but no removed lines."""
     long_text = "word " * 5_000
     full_text = text.build_full_text(
         message=long_text, path="a.py", symbols=["f"], added=long_text, removed="gone"

@@ -26,7 +26,7 @@ def repo(tmp_path: Path) -> Repo:
 
 @pytest.mark.parametrize("has_new_commit", [True, False])
 def test_index_of_schema_2_gets_the_rows(repo: Repo, tmp_path: Path, *, has_new_commit: bool) -> None:
-    """A run reads only the commits without hunks again, and those that are new. It gives the rows of a new index."""
+    """A run reads new commits, and of the old ones only those without hunks. The rows equal those of a new index."""
     run_index(repo, tmp_path / "old")
     turn_into_schema_2(repo, tmp_path / "old")
     if has_new_commit:
@@ -60,7 +60,7 @@ def test_interrupted_run_continues(repo: Repo, tmp_path: Path, monkeypatch: pyte
 
 
 def test_pruned_commits_are_not_read_again(tmp_path: Path) -> None:
-    """A commit without hunks that is gone from the repository keeps its record, and is not reported as unreadable."""
+    """A commit without hunks that git has deleted stays recorded, and is not reported as unreadable."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "a = 1\n", "First")
     gone = repo.commit("Nothing")
@@ -75,7 +75,7 @@ def test_pruned_commits_are_not_read_again(tmp_path: Path) -> None:
 
 
 def test_migration_keeps_a_complete_index(tmp_path: Path) -> None:
-    """An index without such commits needs no run after the migration."""
+    """An index in which every commit has hunks needs no run after the migration."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "a = 1\n", "First")
     run_index(repo, tmp_path)

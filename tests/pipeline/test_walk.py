@@ -20,7 +20,7 @@ parent_distances = st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=3, 
 
 
 def create_history(repo: Repo, history: list[list[int]], *, is_shuffled: bool = False) -> list[str]:
-    """Create commits with these parents, and a last one that reaches all; return their shas in this order.
+    """Create commits with these parents, and a last commit that reaches all of them; return the shas in this order.
 
     `is_shuffled`: give the commits random dates, which may contradict the order.
     """
@@ -75,7 +75,7 @@ def test_walk_agrees_with_git(history: list[list[int]], is_shuffled: bool) -> No
 @settings(max_examples=25)
 @given(parent_distances, st.data())
 def test_walk_from_a_watermark(history: list[list[int]], data: st.DataObject) -> None:
-    """The walk omits what the watermark reaches, as `git rev-list` does, and keeps the order of the full walk."""
+    """Like `git rev-list`, the walk omits commits that the watermark reaches. It keeps the order of a full walk."""
     with tempfile.TemporaryDirectory() as directory:
         repo = Repo.create(Path(directory) / "work")
         watermark = data.draw(st.sampled_from(create_history(repo, history)))
@@ -103,7 +103,7 @@ def test_interrupted_run_continues(history: list[list[int]], data: st.DataObject
 
 
 def test_order_follows_first_parents(tmp_path: Path) -> None:
-    """The commits of each branch are consecutive, those of the first parent first."""
+    """The commits of each merged branch are consecutive, and the branch of a merge's first parent comes first."""
     repo = Repo.create(tmp_path / "work")
     base = repo.commit("base")
     repo.branch("side")
@@ -115,7 +115,7 @@ def test_order_follows_first_parents(tmp_path: Path) -> None:
 
 
 def test_missing_commit(tmp_path: Path) -> None:
-    """A missing commit is listed, its ancestors are not, and other branches are complete."""
+    """A missing commit is listed, but its ancestors are not. The other branches are listed completely."""
     repo = Repo.create(tmp_path / "work")
     base = repo.commit("base")
     repo.branch("side")

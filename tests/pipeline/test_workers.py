@@ -72,7 +72,7 @@ libc.fflush(None)
 @pytest.mark.parametrize("prefer", ["processes", "threads"])
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_results_are_in_order(jobs: int, prefer: Literal["processes", "threads"]) -> None:
-    """The results are those of `map`, with any number of workers, also with an empty group."""
+    """The results equal those of `map` with any number of workers, even if a group or the list of groups is empty."""
     groups = [range(-4, 0), [], range(-20, -17)]
     assert list(map_groups(abs, groups, jobs=jobs, prefer=prefer)) == [4, 3, 2, 1, 20, 19, 18]
     assert list(map_groups(abs, [], jobs=jobs, prefer=prefer)) == []
@@ -80,7 +80,7 @@ def test_results_are_in_order(jobs: int, prefer: Literal["processes", "threads"]
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_next_group_is_read_at_the_end_of_a_group(jobs: int) -> None:
-    """While the caller uses a result, at most the group after it has been read, and only at the end of its group."""
+    """The next group is read only when the caller uses the last results of a group, and then no further group."""
     read_count = 0
 
     def iter_groups() -> Iterator[list[int]]:
@@ -105,7 +105,7 @@ _cycles: WeakSet[_Cycle] = WeakSet()
 
 
 def _create_cycle(_: int) -> int:
-    """Return the number of objects that earlier calls left in this process."""
+    """Create a reference cycle. Return the number of cycles that earlier calls left in this process."""
     count, cycle = len(_cycles), _Cycle()
     cycle.cycle = cycle
     _cycles.add(cycle)
@@ -120,7 +120,7 @@ def test_garbage_of_a_task_is_freed() -> None:
 
 
 def test_next_group_runs_meanwhile() -> None:
-    """The next group is processed while the caller uses the last result of the one before."""
+    """While the caller uses the last result of a group, the next group is processed."""
     started = threading.Event()
 
     def mark(item: int) -> None:
@@ -134,7 +134,7 @@ def test_next_group_runs_meanwhile() -> None:
 
 
 def test_results_are_used_while_their_group_runs() -> None:
-    """A result does not wait for the later ones of its group."""
+    """The caller gets a result without waiting for the later results of the same group."""
     is_used = threading.Event()
 
     def wait(item: int) -> bool:
@@ -199,7 +199,7 @@ def test_ambient_backend_is_used() -> None:
 
 @pytest.mark.parametrize("group_count", [1, 2])
 def test_failure_waits_for_running_calls(group_count: int, recwarn: pytest.WarningsRecorder) -> None:
-    """If reading a group fails, no call runs in a thread any more: the exit of the process would break it off."""
+    """If reading a group fails, the map waits until no call runs in a thread, because exiting would interrupt it."""
     started = threading.Event()
     ended: list[int] = []
 
@@ -318,7 +318,7 @@ def test_map_ends_if_its_pool_cannot_start_a_thread(monkeypatch: pytest.MonkeyPa
 
 
 def test_count_usable_cpus() -> None:
-    """At least one processor is usable, and no more than exist."""
+    """The number of usable processors is at least one, and at most the number of processors of the machine."""
     assert 1 <= count_usable_cpus() <= (os.cpu_count() or 1)
 
 

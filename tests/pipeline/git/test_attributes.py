@@ -35,7 +35,7 @@ def test_attributes_of_head(repo: Repo) -> None:
 def test_slow_attribute_patterns_are_not_matched(
     repo: Repo, pattern: str, path: str, *, is_committed: bool
 ) -> None:
-    """A pattern that takes libgit2 exponential time does not stop the reading of attributes and changes."""
+    """Attributes and changes are read even if libgit2 would need exponential time for a pattern."""
     repo.commit_file(path, "c = 1\n")
     attributes = f"{pattern} linguist-generated\n".encode()
     if is_committed:
@@ -61,7 +61,7 @@ def test_slow_attribute_patterns_are_not_matched(
     ],
 )
 def test_stars_of_comments(repo: Repo, line: str) -> None:
-    """The `*` of a comment take no time to match."""
+    """A `*` in a comment is not part of a pattern, so the pattern does not count as slow."""
     repo.write(".gitattributes", f"{line}\n*.py linguist-generated\n")
     assert open_repository(repo.path).get_attribute("a.py", "linguist-generated") is True
 

@@ -160,7 +160,7 @@ def test_moved_symlinks_and_submodules_are_renames(
 
 
 def test_a_file_is_not_renamed_to_a_symlink(repo: Repo) -> None:
-    """A file and a symlink of equal content are no rename; a file with other permissions is one."""
+    """A file and a symlink of equal content are not paired as a rename. Files with different permissions are."""
     repo.commit_file("name", "a.py")
     (repo.path / "name").unlink()
     repo.symlink("link", "a.py")
@@ -176,14 +176,14 @@ def test_a_file_is_not_renamed_to_a_symlink(repo: Repo) -> None:
 
 
 def write_numbered_lines(repo: Repo, path: str, count: int, changed: range) -> None:
-    """Write a file of similar lines, the changed ones with another end."""
+    """Write a file of `count` similar lines. The lines in `changed` have another end."""
     lines = (f"line {number}{' changed' if number in changed else ''}\n" for number in range(count))
     repo.write(path, "".join(lines))
 
 
 @pytest.mark.parametrize("changed", [range(350), range(800, 1150), range(1750, 2100)])
 def test_long_file_with_many_changed_lines_is_renamed(repo: Repo, changed: range) -> None:
-    """git and the index pair a long file with its new path, wherever its lines change."""
+    """A long file is renamed for git and for the index, wherever its changed lines are."""
     write_numbered_lines(repo, "old.txt", 2_100, range(0))
     repo.commit("Write")
     repo.rename("old.txt", "new.txt")
@@ -196,7 +196,7 @@ def test_long_file_with_many_changed_lines_is_renamed(repo: Repo, changed: range
 
 
 def test_most_similar_long_files_are_paired(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each long file goes with the one that has most of its lines; above the limit none are compared."""
+    """A long file is paired with the file that has most of its lines. Above the size limit, no files are compared."""
     write_numbered_lines(repo, "a.txt", 2_100, range(0))
     repo.commit("Write")
     repo.rename("a.txt", "b.txt")

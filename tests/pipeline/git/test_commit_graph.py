@@ -62,7 +62,7 @@ def test_a_stale_graph_is_rewritten(repo: Repo, tmp_path: Path, monkeypatch: pyt
 def test_timeout_for_writing(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_large: bool, seconds: float
 ) -> None:
-    """A large history gets more time. To recognize it, its commits are counted up to the limit and not walked."""
+    """git gets more time for a large history, which is recognized by counting commits up to a limit, without a walk."""
     monkeypatch.setattr(commit_graph, "SMALL_HISTORY_COMMITS", 4 if is_large else 5)
     monkeypatch.delattr(Repository, "walk")
     timeouts: dict[str, float | None] = {}
@@ -84,7 +84,7 @@ def test_timeout_for_writing(
 
 
 def test_a_history_that_cannot_be_counted(repo: Repo, tmp_path: Path) -> None:
-    """No graph is written of a history that lacks a commit."""
+    """For a history that lacks a commit, no graph is written."""
     sha = repo.git("rev-parse", "HEAD~2")
     (repo.path / ".git" / "objects" / sha[:2] / sha[2:]).unlink()
     commit_graph.refresh(open_repository(repo.path), tmp_path / "graph")
@@ -109,7 +109,7 @@ def test_a_stale_lock_is_removed(repo: Repo, tmp_path: Path) -> None:
 def test_graph_that_cannot_be_read_now(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_number: int, is_replaced: bool
 ) -> None:
-    """A read error does not count as damage later. The graph is replaced only if it may not be read at all."""
+    """A graph that cannot be read at the moment is not replaced, unless permission to read it is missing."""
     commit_graph.refresh(open_repository(repo.path), tmp_path)
     file = commit_graph.get_graph_file(tmp_path)
     written = file.stat().st_mtime_ns
@@ -137,7 +137,7 @@ def test_a_damaged_graph_changes_no_answer(repo: Repo, tmp_path: Path, content: 
 
 
 def test_a_pipe_in_place_of_the_graph(repo: Repo, tmp_path: Path) -> None:
-    """Nobody waits for a pipe in place of the graph or its tip; the next index run replaces it."""
+    """A pipe in place of the graph or its tip file is not read, which would block. The next index run replaces it."""
     repository = open_repository(repo.path)
     commit_graph.refresh(repository, tmp_path)
     graph_file = commit_graph.get_graph_file(tmp_path)
@@ -154,7 +154,7 @@ def test_a_pipe_in_place_of_the_graph(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_a_shallow_clone_has_no_graph(repo: Repo, tmp_path: Path) -> None:
-    """For a shallow clone git writes no graph, and it works without one."""
+    """For a shallow clone, git writes no graph. It works without a graph."""
     shallow = repo.clone(tmp_path / "shallow", "--depth=2")
     repository, graph_dir = open_repository(shallow.path), tmp_path / "graph"
     commit_graph.refresh(repository, graph_dir)
@@ -172,7 +172,7 @@ def test_an_empty_repository_has_no_graph(tmp_path: Path) -> None:
 
 
 def create_history(path: Path) -> Repo:
-    """Create a history with merges, equal dates, and one date in 1970 and in 2099 on different branches."""
+    """Create a history with merges, equal dates, a date in 1970, and a date in 2099 on another branch."""
     repo = Repo.create(path)
     for number in range(3):
         repo.commit(f"Commit {number}", date=FIRST_DATE)
@@ -220,7 +220,7 @@ def test_dates_of_the_graph(tmp_path: Path) -> None:
 
 
 def test_commits_after_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commits that the graph lacks are read from the repository; too many of them give no answer."""
+    """Dates of commits that the graph lacks are computed from the repository, unless too many commits are missing."""
     repo = create_history(tmp_path / "repo")
     write_graph(repo, tmp_path / "graph")
     repo.commit("Later", date=WRONG_DATES[0])
@@ -236,7 +236,7 @@ def test_commits_after_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_a_graph(tmp_path: Path) -> None:
-    """Without a graph, or if it has no corrected dates, there is no answer."""
+    """Without a graph, or with a graph without corrected dates, no dates are returned."""
     repo = create_history(tmp_path / "repo")
     assert compute(repo, tmp_path / "graph") is None
     repo.git("config", "commitGraph.generationVersion", "1")
@@ -247,7 +247,7 @@ def test_without_a_graph(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"CGPH" + b"\xff" * 3_000])
 def test_damaged_graph(tmp_path: Path, content: bytes) -> None:
-    """A damaged graph gives no answer, whatever it contains."""
+    """For a damaged graph, no dates are returned, whatever it contains."""
     repo = create_history(tmp_path / "repo")
     graph_file = tmp_path / "graph" / "info" / "commit-graph"
     graph_file.parent.mkdir(parents=True)
@@ -256,7 +256,7 @@ def test_damaged_graph(tmp_path: Path, content: bytes) -> None:
 
 
 def test_truncated_graph(tmp_path: Path) -> None:
-    """A graph that ends anywhere gives the right dates or no answer."""
+    """For a graph that is truncated anywhere, the right dates are returned, or none."""
     repo = create_history(tmp_path / "repo")
     write_graph(repo, tmp_path / "graph")
     graph_file = tmp_path / "graph" / "info" / "commit-graph"
@@ -271,7 +271,7 @@ def test_truncated_graph(tmp_path: Path) -> None:
 
 
 def test_date_that_the_graph_cannot_store(tmp_path: Path) -> None:
-    """The graph stores 34 bits of a date. For a later one there is no answer."""
+    """The graph stores 34 bits of a date. For a later date, no dates are returned."""
     repo = create_history(tmp_path / "repo")
     header = f"tree {repo.git('write-tree')}\nparent {repo.head}\nauthor A <a> 0 +0000"
     commit = f"{header}\ncommitter A <a> {2**34} +0000\n\n"
@@ -285,7 +285,7 @@ def test_date_that_the_graph_cannot_store(tmp_path: Path) -> None:
 
 
 def create_random_history(path: Path, seed: int, count: int = 30) -> Repo:
-    """Create commits with random parents, and random dates of which many are wrong or equal."""
+    """Create commits with random parents and dates. Many dates are equal, or earlier than those of the parents."""
     repo = Repo.create(path)
     generator = random.Random(seed)  # noqa: S311 - a history, not secrets
     stream = []
@@ -303,7 +303,7 @@ def create_random_history(path: Path, seed: int, count: int = 30) -> Repo:
 
 
 def sort_by_definition(dates: dict[str, int], repo: Repo) -> list[str]:
-    """Take the newest commit of which no descendant is left, again and again."""
+    """Sort commits by repeatedly taking the newest commit whose descendants have all been taken."""
     waiting = dict(dates)
     order: list[str] = []
     ancestors = {sha: set(repo.git("rev-list", sha).split()) - {sha} for sha in dates}
@@ -353,7 +353,7 @@ def test_right_dates_need_no_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_unreadable_history_is_sorted_by_date(tmp_path: Path) -> None:
-    """If a commit is missing, git cannot walk the history, and the dates decide."""
+    """If a commit is missing, git cannot walk the history, so only the dates decide the order."""
     repo = Repo.create(tmp_path / "repo")
     missing = repo.commit("Missing")
     shas = [repo.commit(f"{number}") for number in range(3)]

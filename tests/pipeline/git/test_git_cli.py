@@ -41,7 +41,10 @@ def repo(tmp_path: Path) -> Repo:
 
 
 def test_git_is_killed_after_the_timeout(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """git and its child processes are killed, the lock file is deleted, and the same HEAD is not tried again."""
+    """After a timeout, git and its child processes are killed, and the lock file is deleted.
+
+    The graph is not written again for the same HEAD.
+    """
     graph_dir, pid_file = tmp_path / "graph", tmp_path / "pids"
     script = tmp_path / "bin" / "git"
     script.parent.mkdir()
@@ -93,7 +96,7 @@ def fail_to_start(_: Thread) -> None:
 
 
 def test_running_git_is_killed_before_an_exit(repo: Repo) -> None:
-    """`kill_running` ends the git processes of all threads, and a program can have a limit of its own."""
+    """`kill_running` ends all running git processes. A git program can have a time limit of its own."""
     git = replace(commit_graph.create_git_program(open_repository(repo.path)), timeout_seconds=0.2)
     with git.start(*WAIT_ALIAS) as first, git.start(*WAIT_ALIAS) as second:
         git_cli.kill_running()
@@ -127,7 +130,7 @@ def test_cancelled_git_is_killed(repo: Repo) -> None:
 
 
 def test_unreadable_configuration_is_an_error(repo: Repo, tmp_path: Path) -> None:
-    """If git cannot list its settings, no git program is created: it might run a filter."""
+    """If git cannot list its settings, no git program is created, because it might run a configured filter."""
     (tmp_path / "broken").write_text("[broken\n")
     # libgit2 does not follow this form of include, so the repository opens.
     repo.git("config", "include.path", f"%(prefix)/..{tmp_path}/broken")
@@ -137,7 +140,7 @@ def test_unreadable_configuration_is_an_error(repo: Repo, tmp_path: Path) -> Non
 
 
 def test_configuration_that_includes_itself(repo: Repo) -> None:
-    """The error has git's whole reason, on one line."""
+    """If a configuration file includes itself, the error has git's whole reason, on one line."""
     repo.git("config", "include.path", f"%(prefix)/..{repo.path}/.git/config")
     with pytest.raises(UnreadableGitConfig, match=r": exceeded maximum include depth .* circular includes\."):
         commit_graph.create_git_program(open_repository(repo.path))
@@ -155,7 +158,7 @@ def test_configuration_that_includes_itself(repo: Repo) -> None:
     ],
 )
 def test_rejected_setting_is_an_error(repo: Repo, setting: str, reason: str) -> None:
-    """A setting that git lists, but rejects in a command, is an error of the configuration, not of the arguments."""
+    """If git rejects the value of a setting only when a command uses it, the error is about the configuration."""
     with (repo.path / ".git" / "config").open("a") as file:
         file.write(setting)
     opened = open_repository(repo.path)
@@ -213,7 +216,10 @@ def test_file_that_blocks_git(repo: Repo, name: str) -> None:
     "setting", ["blame.ignoreRevsFile", "core.attributesFile", "core.excludesFile", "mailmap.file"]
 )
 def test_setting_that_names_a_file_that_blocks_git(repo: Repo, setting: str) -> None:
-    """The same for files that settings name, relative to the work tree and in an included file, too."""
+    """git is not started for a command that may read a blocking file which a setting names.
+
+    The path may be relative to the work tree, and the setting may be in an included file.
+    """
     os.mkfifo(repo.path / "pipe")
     write_huge_file(repo.path / "huge")
     repo.git("config", "include.path", "more.config")

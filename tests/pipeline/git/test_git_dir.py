@@ -120,7 +120,7 @@ def test_included_pipe(tmp_path: Path, config: str) -> None:
     ],
 )
 def test_pipe_that_is_not_included(tmp_path: Path, config: str) -> None:
-    """Text like `path = pipe` elsewhere in a configuration file includes nothing, and git does not open the pipe."""
+    """`path = pipe` in another part of a configuration file is no include, so git does not open the pipe."""
     repo = Repo.create(tmp_path / "repo", bare=True)
     (repo.path / "config").write_text(config)
     os.mkfifo(repo.path / "pipe")
@@ -140,7 +140,7 @@ def test_time_to_parse_a_configuration_file(tmp_path: Path, config: str) -> None
 
 
 def test_large_configuration_file(tmp_path: Path) -> None:
-    """A configuration file of more than MAX_CONFIG_BYTES is found, because includes at its end would not be."""
+    """A configuration file that exceeds MAX_CONFIG_BYTES counts as blocking, because its end is not searched."""
     (tmp_path / "config").write_text("#" * MAX_CONFIG_BYTES)
     assert find_blocking_git_file(tmp_path) is None
     (tmp_path / "config").write_text("#" * MAX_CONFIG_BYTES + "\n")
@@ -148,7 +148,7 @@ def test_large_configuration_file(tmp_path: Path) -> None:
 
 
 def test_many_include_conditions(tmp_path: Path) -> None:
-    """A configuration file with too many conditions, each of which git has to match, is found."""
+    """A configuration file with more than MAX_CONDITIONS conditions counts as blocking, because git matches each."""
     (tmp_path / "config").write_text('[includeIf "gitdir:**/a"]\n' * MAX_CONDITIONS)
     assert find_blocking_git_file(tmp_path) is None
     (tmp_path / "config").write_text('[includeIf "gitdir:**/a"]\n' * (MAX_CONDITIONS + 1))
@@ -169,7 +169,10 @@ def test_many_include_conditions(tmp_path: Path) -> None:
     ],
 )
 def test_exponential_include_condition(tmp_path: Path, condition: str, is_slow: bool) -> None:
-    """A condition that git may take exponential time to match is found, in an included file, too."""
+    """A configuration file with a condition for which git may need exponential time counts as blocking.
+
+    This applies to an included file, too.
+    """
     repo = Repo.create(tmp_path / ("a" * 200), bare=True)
     with (repo.path / "config").open("a") as config:
         config.write("[include]\n\tpath = more\n")
@@ -186,7 +189,7 @@ def test_exponential_include_condition(tmp_path: Path, condition: str, is_slow: 
     ("name", "is_blocking"), [("info/exclude", True), ("shallow", True), ("index", False)]
 )
 def test_huge_file(tmp_path: Path, name: str, is_blocking: bool) -> None:
-    """A huge text file, which git would read into memory, is found."""
+    """A huge text file counts as blocking, because git would read it into memory."""
     repo = Repo.create(tmp_path / "repo", bare=True)
     with (repo.path / name).open("wb") as file:
         file.truncate(MAX_TEXT_BYTES + 1)
@@ -213,7 +216,7 @@ def test_pipe_included_by_the_settings_of_a_work_tree(tmp_path: Path) -> None:
 
 
 def test_included_pipe_outside_of_the_git_directory(tmp_path: Path) -> None:
-    """The error names the setting, because a fresh clone has no such file."""
+    """For a pipe outside of the git directory, the error names the setting that includes it."""
     repo = Repo.create(tmp_path / "repo")
     os.mkfifo(tmp_path / "pipe")
     repo.git("config", "include.path", str(tmp_path / "pipe"))
@@ -225,7 +228,7 @@ def test_included_pipe_outside_of_the_git_directory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["HEAD", "config"])
 def test_path_that_a_nul_byte_ends(tmp_path: Path, name: str) -> None:
-    """Like libgit2, ignore what follows a NUL byte in a path."""
+    """As in libgit2, a NUL byte ends a path, and what follows it is ignored."""
     repo = Repo.create(tmp_path / "repo", bare=True)
     content = {"HEAD": b"ref: pipe\0/main\n", "config": b"[include]\n\tpath = pipe\0.config\n"}
     (repo.path / name).write_bytes(content[name])
@@ -235,7 +238,7 @@ def test_path_that_a_nul_byte_ends(tmp_path: Path, name: str) -> None:
 
 
 def test_common_directory_that_a_nul_byte_ends(tmp_path: Path) -> None:
-    """The common directory of a linked work tree is found where git finds it."""
+    """If a NUL byte follows the path of a common directory, the directory is found as git finds it."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "a = 1\n")
     repo.git("worktree", "add", "--quiet", str(tmp_path / "linked"))
@@ -276,7 +279,7 @@ def test_unreadable_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_missing_alternate(tmp_path: Path) -> None:
-    """A missing alternate object directory is named, also one that another alternate names."""
+    """The error names a missing alternate object directory, even one that only another alternate names."""
     source = Repo.create(tmp_path / "source")
     source.commit_file("a.py", "a = 1\n")
     middle, clone = tmp_path / "middle", tmp_path / "clone"
@@ -292,7 +295,7 @@ def test_missing_alternate(tmp_path: Path) -> None:
 
 
 def test_unreadable_pack_index_and_loose_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The index of a pack, and a loose object that git names, are named if they may not be read."""
+    """If the index of a pack or a loose object may not be read, the error names this file."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "a = 1\n")
     repo.git("repack", "-q")

@@ -30,5 +30,5 @@ from pipeline.git.patches import parse_header_name
     ],
 )
 def test_parse_header_name(header: str, name: str | None) -> None:
-    """A header names a symbol if it has a keyword of a definition, a constant, or a name with parameters."""
+    """A header names a symbol if it has a definition's keyword, a constant, or a name with parameters."""
     assert parse_header_name(header) == name

@@ -61,7 +61,7 @@ def test_a_path_outside_a_repository_is_refused(tmp_path: Path, name: str, reaso
 
 
 def test_a_work_tree_whose_repository_has_moved(repo: Repo, tmp_path: Path) -> None:
-    """The error names the target of the work tree's link and the command that repairs it; after that it opens."""
+    """The error names the missing target of the work tree's link, and a command after which the work tree opens."""
     repo.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "side"))
     repo.path.rename(tmp_path / "moved")
     with pytest.raises(NotARepository, match=f"side/.git points to {repo.path}/.git") as error_info:
@@ -151,7 +151,7 @@ def test_a_config_that_includes_itself(repo: Repo) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to another user")
 def test_another_users_repository_needs_safe_directory(repo: Repo, tmp_path: Path) -> None:
-    """Another user's repository is refused; after the hint's command it opens, whatever GIT_CONFIG_GLOBAL names."""
+    """Another user's repository is refused. After the command in the hint it opens, even with GIT_CONFIG_GLOBAL set."""
     for path in (repo.path, *repo.path.rglob("*")):
         os.lchown(path, 12345, 12345)
     program = (
@@ -179,7 +179,7 @@ def test_the_hint_for_an_unsafe_repository_is_quoted() -> None:
 
 
 def test_a_bare_repository_without_configuration(repo: Repo, tmp_path: Path) -> None:
-    """Without a configuration a repository is bare if its directory name says so, as in git."""
+    """As in git, a repository without a configuration file is bare unless its directory is called `.git`."""
     bare = repo.clone(tmp_path / "mirror" / "repo", "--bare")
     (bare.path / "config").unlink()
     opened = open_repository(bare.path)
@@ -188,7 +188,7 @@ def test_a_bare_repository_without_configuration(repo: Repo, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("is_inside_work_tree", [False, True])
 def test_a_separate_git_directory(repo: Repo, tmp_path: Path, home: Path, is_inside_work_tree: bool) -> None:
-    """The work tree of a separate git directory is the one that links to it; opened by its own path, it is bare."""
+    """The work tree of a separate git directory is the one that links to it. Opened directly, the directory is bare."""
     parent = repo.path if is_inside_work_tree else tmp_path
     work_tree = tmp_path / "work_tree"
     repo.git(
@@ -249,7 +249,7 @@ def test_core_worktree_names_no_directory(repo: Repo, value: str) -> None:
 
 
 def test_core_worktree_becomes_unusable(repo: Repo) -> None:
-    """A repository that stays open, as in the daemon, reports it when it is opened again."""
+    """A repository that was open when `core.worktree` became unusable reports this when it is opened again."""
     opened = open_repository(repo.path)
     repo.git("config", "core.worktree", "../a.py")
     with pytest.raises(DamagedRepository, match=r"core\.worktree"):

@@ -1,4 +1,4 @@
-"""Hunks of merge commits: those of lines and files that the merge itself changed, or else the paths it merged."""
+"""Hunks of merge commits: lines and files that the merge itself changed. Without such changes: the merged paths."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def repo(tmp_path: Path) -> Repo:
 
 
 def test_a_clean_merge_has_no_hunks(repo: Repo) -> None:
-    """A merge has no hunk for files and lines that it took unchanged from its parents, but the paths of the former."""
+    """A merge has no hunks for files and lines that it took unchanged from its parents. It lists the merged files."""
     repo.branch("side")
     text = (repo.path / "a.py").read_text()
     repo.write("a.py", text.replace("line 2\n", "side\n"))
@@ -39,7 +39,7 @@ def test_a_clean_merge_has_no_hunks(repo: Repo) -> None:
 
 
 def test_paths_of_a_clean_merge(repo: Repo) -> None:
-    """The paths are those that differ from the first parent, also in an octopus merge; a rename counts as two."""
+    """The merged paths are all that differ from the first parent, even in an octopus merge. A rename has two paths."""
     for name in ("one", "two"):
         repo.branch(name, "main")
         repo.rename("a.py", f"sub/{name}.py") if name == "one" else repo.write("two.py", "2\n")
@@ -88,7 +88,7 @@ def test_a_resolved_conflict_is_a_hunk(repo: Repo) -> None:
 
 
 def test_a_merge_with_manual_changes(repo: Repo) -> None:
-    """The hunks are a file only the merge has, a file only the merge lacks, and lines that both parents had."""
+    """A file that only the merge has, a file that only the merge lacks, and removed lines of both parents are hunks."""
     repo.write("gone.py", "gone\n")
     repo.commit("Second")
     text = (repo.path / "a.py").read_text()
@@ -147,7 +147,10 @@ def test_a_manually_resolved_binary_file_is_a_hunk(repo: Repo) -> None:
 
 
 def create_merge(repo: Repo, texts: Sequence[str], result: str) -> str:
-    """Create a merge of one file: `texts` are its contents in the parents, `result` in the merge. Return its sha."""
+    """Create a merge of one file, and return the sha of the merge.
+
+    `texts`: contents of the file in the parents. `result`: its content in the merge.
+    """
     messages = [f"parent {number}".encode() for number in range(len(texts))]
     parents = [
         repo.git("commit-tree", create_tree(repo, text), stdin=message)

@@ -1,4 +1,4 @@
-"""First releases of commits, compared with `git describe --contains`, their merges, and the cache of both."""
+"""First release of each commit, compared with `git describe --contains`; merges of commits; cache of both results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def load(repo: Repo) -> dict[str, Tag]:
 
 
 def describe(repo: Repo) -> dict[str, str]:
-    """Return the tag of `git describe --contains` for each commit of every branch that has one."""
+    """Return the tag that `git describe --contains` prints for each commit of a branch; without it, leave it out."""
     names = {
         sha: repo.git("describe", "--contains", sha, check=False)
         for sha in repo.git("rev-list", "--all").split()
@@ -178,7 +178,7 @@ def load_merges(repo: Repo) -> dict[str, str]:
 
 
 def test_merges(tmp_path: Path) -> None:
-    """Commits of a branch have its first merge, also those of a branch that was merged into the branch."""
+    """The merge of a commit is the first one into the history of HEAD, even if an inner branch was merged before."""
     repo = Repo.create(tmp_path)
     repo.commit_file("a.py", "1\n")
     repo.branch("outer")
@@ -219,7 +219,7 @@ def test_failure_of_git(tmp_path: Path) -> None:
 
 
 def test_setting_that_git_rejects(tmp_path: Path) -> None:
-    """Releases and merges are unknown, so that queries still answer."""
+    """If git rejects a setting, releases and merges are unknown, so that queries are still answered."""
     repo = Repo.create(tmp_path)
     repo.commit_file("a.py", "1\n")
     repo.git("tag", "v1.0")
@@ -231,7 +231,7 @@ def test_setting_that_git_rejects(tmp_path: Path) -> None:
 
 
 def test_cached_states() -> None:
-    """A result counts for one state of one repository, and a failure is computed again."""
+    """A cached result is used only for the same state of the same repository. After a failure, it is computed again."""
     cache: releases.HistoryCache[str] = releases.HistoryCache()
     results = iter([None, "1", "2", "3"])
     requests = [("a", 1), ("a", 1), ("a", 1), ("a", 2), ("b", 2), ("a", 2)]

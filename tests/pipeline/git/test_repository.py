@@ -34,7 +34,10 @@ def repo(tmp_path: Path) -> Repo:
 
 
 def test_tags(repo: Repo) -> None:
-    """Light and annotated tags, also tags of tags, have their commit; tags of files and lost objects are left out."""
+    """Lightweight and annotated tags, and tags of tags, are listed with their commits.
+
+    Tags of files and of missing objects are left out.
+    """
     first = repo.git("rev-parse", "HEAD~1")
     repo.git("tag", "v2")
     repo.git("tag", "--annotate", "--message", "Release", "v1", first)
@@ -56,14 +59,14 @@ def extract_all(repository: Repository, head: str) -> list[CommitChanges]:
 
 
 def test_revision_with_a_nul(repo: Repo) -> None:
-    """A name with a NUL names nothing, rather than what the text before it names."""
+    """A name with a NUL names no revision, even if the text before the NUL does."""
     opened = open_repository(repo.path)
     assert opened.resolve_revision("HEAD") == repo.head
     assert opened.resolve_revision("HEAD\0x") is None
 
 
 def test_references_are_branches_and_tags(repo: Repo) -> None:
-    """Names of references are those that `--branch` takes: not the stash, notes and other kinds."""
+    """Only references that `--branch` accepts are listed, so not the stash or notes."""
     for name in ("heads/topic", "remotes/origin/main", "tags/v1", "stash", "notes/commits", "pull/1/head"):
         repo.git("update-ref", f"refs/{name}", "HEAD")
     assert {"topic", "origin/main", "v1"} == set(open_repository(repo.path).list_references()) - {"main"}
@@ -106,7 +109,7 @@ def test_git_index_is_not_needed(repo: Repo, index_state: str) -> None:
 
 
 def test_replaced_commits_and_grafts_are_ignored(repo: Repo) -> None:
-    """The history is the recorded one, without the effects of `git replace` and grafts."""
+    """The history is read as the commits record it. `git replace` and grafts have no effect."""
     repo.commit_file("a.py", "a = 2\n", "Third")
     recorded_shas = open_repository(repo.path).walk(repo.head)
     first, second = repo.git("rev-parse", "HEAD~2", "HEAD~1").split()
@@ -212,7 +215,7 @@ def test_dates_are_utc(repo: Repo) -> None:
 def test_a_malformed_signature_does_not_hide_its_commit(repo: Repo, signature: str, year: int) -> None:
     """Commits with malformed signatures, which git accepts, are read.
 
-    An impossible date is 1970, as in git's output; a date after 9999 is in 9999.
+    An impossible date becomes a date in 1970, as in git's output. A date after the year 9999 becomes one in 9999.
     """
     tree = repo.git("rev-parse", "HEAD^{tree}")
     text = f"tree {tree}\nparent {repo.head}\nauthor {signature}\ncommitter {signature}\n\nOdd\n"
@@ -226,7 +229,7 @@ def test_a_malformed_signature_does_not_hide_its_commit(repo: Repo, signature: s
 
 
 def test_head_may_be_a_commit_that_libgit2_rejects(repo: Repo) -> None:
-    """HEAD is read if it is a malformed commit, or a tag of one."""
+    """HEAD is read even if it is a malformed commit or a tag of a malformed commit."""
     tree = repo.git("rev-parse", "HEAD^{tree}")
     text = f"tree {tree}\nparent {repo.head}\nauthor Ada\ncommitter Ada\n\nOdd\n"
     arguments = ["hash-object", "-t", "commit", "-w", "--literally", "--stdin"]

@@ -49,12 +49,12 @@ def test_syncs_share_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         results = list(pool.map(WorkspaceSync.attach_changes, syncs))
     assert [result.file_count for result in results] == [1] * REQUESTS
     commands = log.read_text().splitlines()
-    # A request that comes while a command runs waits for the next run of it.
+    # A request that comes while a command runs waits for the next run of this command.
     assert max(Counter(commands).values()) < REQUESTS / 2, commands
 
 
 def test_error_is_shared() -> None:
-    """Threads that wait for a run get its error: those that came while the first one ran get that of the second."""
+    """Threads that wait for the same run get the same error. If they came during a run, they wait for the next run."""
     calls: Counter[str] = Counter()
 
     def fail() -> None:
@@ -91,7 +91,7 @@ def test_started_run_is_not_joined() -> None:
 
 
 def test_cancelled_run_is_run_again() -> None:
-    """If the request that runs the function is cancelled, the function runs for the others that wait."""
+    """If the request that runs the function is cancelled, the function runs again for the requests that wait."""
     cancelled, is_running = Event(), Event()
 
     def run_cancellable() -> str:

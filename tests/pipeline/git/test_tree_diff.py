@@ -1,4 +1,4 @@
-"""Fast diff of two trees that differ only in plain edits, and the check for files that a merge itself changed."""
+"""Fast diff of trees that differ only in edited, added or deleted files, and check for changes of a merge itself."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_every_path_that_differs_is_found(old: Directory, new: Directory) -> Non
 
 @given(directories, directories)
 def test_plain_edits_are_listed_by_path(old: Directory, new: Directory) -> None:
-    """There is one change per path, ordered by path; with both added and deleted files, libgit2's diff is needed."""
+    """Each path has one change, ordered by path. If files were both added and deleted, libgit2's diff is needed."""
     trees = FakeTrees()
     changes = diff_plain_files(trees.build_entries(old), trees.build_entries(new), trees.read)
     old_files, new_files = flatten(old), flatten(new)
@@ -115,7 +115,7 @@ def test_a_path_that_is_not_utf8_is_left_to_libgit2() -> None:
 
 @given(directories, st.lists(directories, min_size=2, max_size=3))
 def test_has_merge_changes_misses_no_file(result: Directory, parents: list[Directory]) -> None:
-    """The result is exact, except that a name for both a file and a directory may count as a change."""
+    """The result is exact, but if a name is a file in one tree and a directory in another, it may count as a change."""
     trees = FakeTrees()
     has_changes = has_merge_changes(
         trees.build_entries(result), [trees.build_entries(parent) for parent in parents], trees.read

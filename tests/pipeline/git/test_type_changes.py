@@ -38,7 +38,7 @@ def find_touched_symbols(repo: Repo, hunk: Hunk) -> list[str]:
     return [symbol.name for symbol in TouchedSymbolFinder().find(hunk, open_repository(repo.path))]
 
 
-# Text of each type in a diff, and the symbols that its content defines.
+# Text that a diff shows for each type of path, and the symbols that a path of this type defines.
 DIFF_TEXTS = {"file": SOURCE.rstrip(), "symlink": "def x(): pass", "submodule": f"Subproject commit {MODULE}"}
 DEFINED_SYMBOLS: Mapping[str, list[str]] = {"file": ["greet"], "symlink": [], "submodule": []}
 
@@ -46,7 +46,10 @@ DEFINED_SYMBOLS: Mapping[str, list[str]] = {"file": ["greet"], "symlink": [], "s
 @pytest.mark.parametrize("old", DIFF_TEXTS)
 @pytest.mark.parametrize("new", DIFF_TEXTS)
 def test_both_contents_are_in_the_hunk(repo: Repo, old: str, new: str) -> None:
-    """A change of type is one hunk with both texts and git's counts; only regular files have blobs and symbols."""
+    """A change of type is one hunk with both texts and the line counts of git.
+
+    Only a side that is a regular file has a blob and symbols.
+    """
     if old == new:
         return
     for kind in (old, new):
@@ -87,7 +90,7 @@ def test_attributes_apply_to_type_changes(repo: Repo) -> None:
 
 
 def test_attributes_apply_to_paths_that_are_not_utf8(repo: Repo) -> None:
-    """Attributes apply to paths that are not UTF-8, by the part of the path that is text."""
+    """Attributes apply to a path that is not UTF-8 if their pattern matches the part of the path that is UTF-8."""
     repo.write(".gitattributes", "*.py diff=python\n*.lock -diff\n")
     names = (b"\xe9.lock", b"\xe9.py")
     for name in names:

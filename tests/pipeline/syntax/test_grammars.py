@@ -35,7 +35,7 @@ from pipeline.syntax.grammars import load_grammar, load_grammar_for_path
     ],
 )
 def test_language_and_grammar_of_a_path(path: str, language: str | None, grammar: str | None) -> None:
-    """The name decides; declaration files have a language but no grammar."""
+    """Language and grammar follow from the file name. Declaration files have a language but no grammar."""
     loaded_grammar = load_grammar_for_path(path)
     assert (detect_language(path), loaded_grammar and loaded_grammar.name) == (language, grammar)
 

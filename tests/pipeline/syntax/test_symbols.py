@@ -225,7 +225,7 @@ def test_kotlin_syntax_that_the_grammar_lacks() -> None:
 
 @pytest.mark.parametrize("grammar", ["typescript", "tsx"])
 def test_arrow_functions_with_a_type_assertion(grammar: str) -> None:
-    """A function value before `as` or `satisfies` is a function; a call with a function argument is not."""
+    """A variable is a function if its value is a function before `as` or `satisfies`, not a call with a function."""
     source = """
         const one = (() => {}) as Handler;
         export const two = (async (x) => x) satisfies Handler;
@@ -339,7 +339,7 @@ def test_functions_and_classes_named_by_a_property_or_assignment(grammar: str) -
 
 @pytest.mark.parametrize("grammar", ["javascript", "typescript", "tsx"])
 def test_chained_assignment(grammar: str) -> None:
-    """Each name of a chained assignment is a symbol of the same code. The name of the function stands for `exports`."""
+    """Each name of a chained assignment is a symbol with the same lines. `exports` is named like the function."""
     source = """
         req.one =
         req.two = // alias
@@ -395,7 +395,7 @@ def test_named_functions_that_are_arguments(grammar: str) -> None:
 
 @pytest.mark.parametrize("grammar", ["javascript", "typescript", "tsx"])
 def test_properties_with_a_getter(grammar: str) -> None:
-    """A property with a literal name is a symbol, its value is part of it. Other calls define no property."""
+    """A call defines a property if its name is a literal. The symbol includes the value. Other calls define none."""
     symbols = list_symbols(
         grammar,
         """

@@ -63,7 +63,7 @@ def change_file(tmp_path: Path, old: str, new: str, name: str = "a.py") -> list[
 
 
 def test_line_in_a_method(tmp_path: Path) -> None:
-    """A line touches the innermost symbol: a changed method does not touch its class, which is its parent."""
+    """A line touches the innermost symbol, so a changed method does not touch its class."""
     assert change_file(tmp_path, PYTHON, PYTHON.replace("first = 1", "first = 2")) == ["method Store.read"]
 
 
@@ -84,7 +84,7 @@ def test_decorator_and_comment_above_a_symbol(tmp_path: Path) -> None:
 
 
 def test_comment_separated_by_a_blank_line(tmp_path: Path) -> None:
-    """A comment above a blank line does not belong to the function below, nor does one after code on the line above."""
+    """A comment does not belong to the function below if a blank line is between them, or if it follows code."""
     old = "x = 1  # one\ndef f(): ...\n\n# section\n\ndef g(): ...\n"
     assert change_file(tmp_path, old, old.replace("one", "two").replace("section", "part")) == []
 
@@ -96,14 +96,14 @@ def test_new_method(tmp_path: Path) -> None:
 
 
 def test_blank_lines_only(tmp_path: Path) -> None:
-    """If only blank lines changed, they touch the symbol they are in."""
+    """If only blank lines changed, they touch the symbol that contains them."""
     assert change_file(tmp_path, PYTHON, PYTHON.replace("first = 1\n", "first = 1\n\n")) == [
         "method Store.read"
     ]
 
 
 def test_chained_assignment(tmp_path: Path) -> None:
-    """A line of the function touches each name of a chained assignment; the line of a name touches this one only."""
+    """A line of the function touches all names of a chained assignment. The line of a name touches only this name."""
     code = "req.one =\nreq.two = function () {\n  return 1\n}\n"
     changed = code.replace("1", "2")
     assert change_file(tmp_path / "code", code, changed, "a.js") == ["function one", "function two"]

@@ -1,4 +1,4 @@
-"""Incremental parsing: the tree of a version is that of a full parse, whatever is cached."""
+"""Incremental parsing: the tree of a version equals the tree of a full parse, whatever is cached."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_edits_transform_the_old_content(old: list[str], new: list[str], tails: 
 
 
 def test_unchanged_definitions_are_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a limit on steps too low for a full parse, an incremental parse of one added method succeeds."""
+    """An incremental parse of one added method succeeds with a limit on steps that is too low for a full parse."""
     methods = [f"    def m{number}(self):\n        return {number}\n\n" for number in range(900)]
     changed_methods = [*methods[:9], "    def added(self):\n        return None\n\n", *methods[9:]]
     old, new = (f"class A:\n{''.join(lines)}" for lines in (methods, changed_methods))
@@ -220,7 +220,7 @@ def test_unchanged_definitions_are_not_parsed_again(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("step_limit")
 def test_parses_do_not_leak_memory() -> None:
-    """After many full and incremental parses, less memory is used than one file takes."""
+    """Many full and incremental parses increase the used memory by less than one file takes."""
     old = b"def f():\n    return 1\n\n" * 1_000
     new = old.replace(b"1", b"2", 1)
     python, parts = load_grammar("python"), RecordingSource({"old": old, "new": new}).diff_blobs("old", "new")
@@ -274,7 +274,7 @@ def test_version_cache_bounds_files_without_a_tree() -> None:
 
 
 def test_rows() -> None:
-    """Rows are those of the range only, without their line feeds."""
+    """Only the rows of the range are returned, without their line feeds."""
     content = FileContent(b"a\n\nb")
     assert content.get_rows(0, 0) == [b"a"]
     assert content.get_rows(0, 1) == [b"a", b""]
