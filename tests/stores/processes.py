@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent.parent
-# Beginning of every script; `location` is that of the index under the home that `run_script` got.
+# Beginning of every script. `location`: location of the index in the directory `home` that was passed to `run_script`.
 PRELUDE: Final = """
 import functools, sys, time
 from pathlib import Path
@@ -24,7 +24,7 @@ print = functools.partial(print, flush=True)
 """
 
 # Beginning of a script whose process takes a second to exit. `run_queries` sets `started` and queries for 0.3 s.
-SLOW_QUERY: Final = """
+SLOW_EXIT_PRELUDE: Final = """
 import threading
 import duckdb
 class SlowExit:

@@ -23,7 +23,7 @@ from stores.index_location import IndexLocation
 from stores.locks import IndexBusy
 from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_location, make_sha
 from tests.stores.processes import (
-    SLOW_QUERY,
+    SLOW_EXIT_PRELUDE,
     read_line,
     run_script,
     wait_for_exit,
@@ -226,7 +226,7 @@ def test_close_waits_for_active_query(location: IndexLocation) -> None:
 @pytest.mark.parametrize("query", [QUERY_ON_CLOSE, QUERY_ON_FREE])
 def test_exit_while_the_watcher_closes(location: IndexLocation, query: str) -> None:
     """A process can exit while its watcher thread is inside DuckDB; otherwise it would be aborted."""
-    script = SLOW_QUERY + EXIT_DURING_QUERY.replace("{query}", query)
+    script = SLOW_EXIT_PRELUDE + EXIT_DURING_QUERY.replace("{query}", query)
     with run_script(script, location.home) as process:
         assert wait_for_exit(process) == (0, "", "")
 

@@ -15,7 +15,7 @@ from stores.database import MAX_WAL_BYTES, IndexDeleted
 from stores.errors import StorageError
 from stores.index_location import DATABASE_FILE, IndexLocation
 from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_location
-from tests.stores.processes import SLOW_QUERY, run_script, wait_for_exit
+from tests.stores.processes import SLOW_EXIT_PRELUDE, run_script, wait_for_exit
 
 # Script that closes the index while the watcher thread is inside DuckDB, and is interrupted {times} times meanwhile.
 CLOSE_INTERRUPTED = """
@@ -213,7 +213,7 @@ def test_error_of_the_watcher(location: IndexLocation, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("times", [1, 2])
 def test_interrupt_while_closing(location: IndexLocation, times: int) -> None:
     """Interrupts while the run waits for its watcher or closes the index end the process normally."""
-    script = SLOW_QUERY + CLOSE_INTERRUPTED.replace("{times}", str(times))
+    script = SLOW_EXIT_PRELUDE + CLOSE_INTERRUPTED.replace("{times}", str(times))
     with run_script(script, location.home) as process:
         assert wait_for_exit(process) == (0, "interrupted", "")
     with database.open_for_writing(location, wait=0):
