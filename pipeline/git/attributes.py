@@ -108,24 +108,31 @@ class AttributeReader:
 
         None if no attributes file specifies it, or if one that applies to the path is unusable.
         """
+        return self._look_up(path, name, AttrCheck.INCLUDE_HEAD | AttrCheck.NO_SYSTEM)
+
+    def _look_up(self, path: str | bytes, name: str, flags: AttrCheck) -> bool | str | None:
         if not self._has_usable_attributes(path if isinstance(path, str) else decode_path(path)):
             return None
         try:
-            return self._git.get_attr(path, name, flags=AttrCheck.INCLUDE_HEAD | AttrCheck.NO_SYSTEM)
-        except (pygit2.GitError, KeyError, ValueError):  # an attributes file cannot be read
+            return self._git.get_attr(path, name, flags=flags)
+        except (pygit2.GitError, KeyError, ValueError):  # an attributes file or value cannot be read
             return None
 
     def find_diff_path(self, path: bytes) -> str:
         """Return the path to give libgit2 for a diff of a file: the file's own, or empty without a `diff` attribute.
 
-        For an empty path, libgit2 skips the lookup of attributes, which takes system calls for each directory.
+        For an empty path, libgit2 skips the lookup of attributes, which takes system calls for each directory. It is
+        also empty if the configuration has patterns of headings for the value of the attribute: libgit2 matches each
+        line of a file with them, in exponential time, and they would change the index.
         """
         diff_path = self._diff_paths.get(path)
         if diff_path is None:
             name = decode_path(path)
-            # Without flags, like libgit2's own lookup in a diff.
-            has_attribute = self._has_usable_attributes(name) and self._git.get_attr(name, "diff") is not None
-            self._diff_paths[path] = diff_path = name if has_attribute else ""
+            # The default flags, like libgit2's own lookup in a diff.
+            driver = self._look_up(name, "diff", AttrCheck.FILE_THEN_INDEX)
+            settings = (f"diff.{driver}.xfuncname", f"diff.{driver}.funcname")
+            is_safe = driver is not None and not any(setting in self._git.config for setting in settings)
+            self._diff_paths[path] = diff_path = name if is_safe else ""
         return diff_path
 
     def read_local_files(self) -> list[bytes]:

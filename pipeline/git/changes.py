@@ -39,7 +39,6 @@ SUBMODULE_MODE: Final = 0o160000
 class FileChange:
     """Change of one path."""
 
-    patch_index: int  # position of the change's patch in libgit2's diff; NO_PATCH_INDEX if that diff lacks it
     path: bytes  # path after the change; for a deletion, before it
     old_path: bytes | None  # path before a rename; None for other changes
     kind: ChangeKind
@@ -69,7 +68,6 @@ class FileChange:
         path = self.old_path or self.path
         return replace(
             self,
-            patch_index=NO_PATCH_INDEX,
             path=path,
             old_path=None,
             kind="deleted",
@@ -79,9 +77,7 @@ class FileChange:
 
     def as_addition(self) -> FileChange:
         """Return the change that only adds the new path of this rename."""
-        return replace(
-            self, patch_index=NO_PATCH_INDEX, old_path=None, kind="added", old_mode=0, old_blob=None
-        )
+        return replace(self, old_path=None, kind="added", old_mode=0, old_blob=None)
 
 
 class RawPatch(NamedTuple):
@@ -93,7 +89,6 @@ class RawPatch(NamedTuple):
     is_binary: bool
 
 
-NO_PATCH_INDEX: Final = -1
 EMPTY_PATCH: Final = RawPatch(b"", 0, 0, is_binary=False)
 
 
@@ -253,7 +248,6 @@ def _get_file_name(change: FileChange) -> bytes:
 def _build_rename(deletion: FileChange, addition: FileChange) -> FileChange:
     return replace(
         addition,
-        patch_index=NO_PATCH_INDEX,
         kind="renamed",
         old_path=deletion.path,
         old_mode=deletion.old_mode,

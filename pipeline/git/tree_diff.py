@@ -18,7 +18,6 @@ from pygit2.enums import DiffFind, DiffOption, FileMode
 
 from pipeline.git.changes import (
     EMPTY_PATCH,
-    NO_PATCH_INDEX,
     RENAME_SIMILARITY,
     SUBMODULE_MODE,
     ChangeKind,
@@ -115,8 +114,8 @@ class Libgit2Diff:
         """Changes of the paths that differ; after `select_paths`, only those of the selected paths."""
         selected_paths = self._selected_paths
         return [
-            _build_change_from_delta(index, delta)
-            for index, delta in enumerate(self._diff.deltas)
+            _build_change_from_delta(delta)
+            for delta in self._diff.deltas
             if selected_paths is None or delta.new_file.raw_path in selected_paths
         ]
 
@@ -180,19 +179,15 @@ class Libgit2Diff:
     def read_patch(self, change: FileChange) -> RawPatch:
         """Return the patch of a change.
 
-        libgit2 has no patch for renames that were paired here, so both contents are compared. A change of type is also
-        compared as one file: `git show` prints it as two files, but counts the same lines.
+        Both contents are compared, because libgit2's own patches use any attributes file, and lack renames that were
+        paired here. A change of type is compared as one file: `git show` prints it as two, but counts the same lines.
         """
+        if change.has_same_content:
+            return EMPTY_PATCH
         with ErrorTranslation(self._sha):
-            if change.patch_index == NO_PATCH_INDEX or change.kind == "type_changed":
-                return EMPTY_PATCH if change.has_same_content else self._diff_contents(change)
-            patch = self._diff[change.patch_index]
-            return EMPTY_PATCH if patch is None else _to_raw_patch(patch)
-
-    def _diff_contents(self, change: FileChange) -> RawPatch:
-        old = self._load_content(change.old_mode, change.old_blob)
-        new = self._load_content(change.new_mode, change.new_blob)
-        return _create_patch(old, new, self._blob_source.find_attribute_path(change.path))
+            old = self._load_content(change.old_mode, change.old_blob)
+            new = self._load_content(change.new_mode, change.new_blob)
+            return _create_patch(old, new, self._blob_source.find_attribute_path(change.path))
 
     def _load_content(self, mode: int, sha: str | None) -> pygit2.Blob | bytes | None:
         """Return what git compares: the blob of a file or symlink, or a line with a submodule's commit."""
@@ -283,13 +278,12 @@ def _to_raw_patch(patch: pygit2.Patch) -> RawPatch:
     )
 
 
-def _build_change_from_delta(index: int, delta: pygit2.DiffDelta) -> FileChange:
+def _build_change_from_delta(delta: pygit2.DiffDelta) -> FileChange:
     kind = KIND_BY_STATUS[delta.status_char()]
     old, new = delta.old_file, delta.new_file
     old_blob = None if kind == "added" else str(old.id)
     new_blob = None if kind == "deleted" else str(new.id)
     return FileChange(
-        patch_index=index,
         path=old.raw_path if kind == "deleted" else new.raw_path,
         old_path=old.raw_path if kind == "renamed" else None,
         kind="mode_changed" if kind == "modified" and old_blob == new_blob else kind,
@@ -319,7 +313,7 @@ def diff_plain_files(
     for path, old_entry, new_entry in sorted(
         iter_differing_paths(old, new, read_tree), key=lambda difference: difference[0]
     ):
-        change = _build_change_from_entries(len(changes), path, old_entry, new_entry)
+        change = _build_change_from_entries(path, old_entry, new_entry)
         if change is None:
             return None
         changes.append(change)
@@ -351,7 +345,7 @@ def _is_directory(entry: FileEntry) -> bool:
     return entry is not None and entry[0] == DIRECTORY_MODE
 
 
-def _build_change_from_entries(index: int, path: bytes, old: FileEntry, new: FileEntry) -> FileChange | None:
+def _build_change_from_entries(path: bytes, old: FileEntry, new: FileEntry) -> FileChange | None:
     """Return the change of a path; None if libgit2 has to compare the trees."""
     old_mode, new_mode = (0 if entry is None else FILE_MODES.get(entry[0]) for entry in (old, new))
     kind: ChangeKind = "modified"
@@ -362,7 +356,6 @@ def _build_change_from_entries(index: int, path: bytes, old: FileEntry, new: Fil
     if not path.isascii() and "\\x" in decode_path(path):  # bytes that are not UTF-8
         return None
     return FileChange(
-        patch_index=index,
         path=path,
         old_path=None,
         kind=kind,

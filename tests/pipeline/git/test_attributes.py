@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pygit2
@@ -110,3 +111,44 @@ def test_attributes_come_from_the_work_tree_or_from_a_bare_head(repo: Repo, tmp_
         opened = open_repository(path)
         values = [opened.get_attribute(path, "linguist-generated") for path in ("a.py", "src/b.py", "c.c")]
         assert values == ["true", False, None]
+
+
+@pytest.mark.parametrize("name", ["xfuncname", "funcname"])
+def test_patterns_of_headings_in_the_configuration_are_not_used(repo: Repo, name: str) -> None:
+    """`diff.*.xfuncname` changes no hunk and takes no time, also in a commit with a renamed file and a new mode."""
+    repo.write(".gitattributes", "*.py diff=own\n")
+    lines = "".join(f"{'a' * 30}{number}\n" for number in range(100))
+    repo.write("a.py", lines)
+    repo.write("b.py", f"b\n{lines}")
+    repo.write("c.py", f"c\n{lines}")
+    repo.commit("Add files")
+    (repo.path / "b.py").unlink()
+    for path, first_line in (("a.py", ""), ("c.py", "c\n"), ("d.py", "b\n")):
+        repo.write(path, f"{first_line}{lines}end\n")
+    (repo.path / "c.py").chmod(0o755)
+    repo.commit("Rename a file")
+    expected = extract_hunks(open_repository(repo.path), repo.head, lambda _path: False)
+    assert {hunk.file_path for hunk in expected.hunks} == {"a.py", "c.py", "d.py"}
+    repo.git("config", f"diff.own.{name}", "^((a+)+)+$")
+    start = time.process_time()
+    assert extract_hunks(open_repository(repo.path), repo.head, lambda _path: False) == expected
+    assert time.process_time() - start < 5
+
+
+def test_slow_patterns_are_not_matched_for_renames(repo: Repo) -> None:
+    """The patch of a commit with a rename does not match slow patterns of an attributes file either."""
+    path = "a" * 200 + ".py"
+    repo.commit_file(path, "c = 1\n" * 10)
+    repo.git("mv", "a.py", "b.py")
+    (repo.path / path).write_text("c = 1\n" * 11)
+    repo.commit("Rename a file")
+    repo.write(".gitattributes", "*a" * 12 + "b text\n")
+    commit = extract_hunks(open_repository(repo.path), repo.head, lambda _path: False)
+    assert {hunk.file_path for hunk in commit.hunks} == {"b.py", path}
+
+
+def test_a_diff_attribute_that_is_not_utf8(repo: Repo) -> None:
+    """The value of an attribute does not make a commit unreadable."""
+    repo.write(".gitattributes", b"*.py diff=\xff\n")
+    commit = extract_hunks(open_repository(repo.path), repo.head, lambda _path: False)
+    assert [hunk.file_path for hunk in commit.hunks] == ["src/b.py"]

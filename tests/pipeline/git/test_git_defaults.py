@@ -9,7 +9,6 @@ import pytest
 
 from pipeline.git.changes import (
     BINARY_CHECK_BYTES,
-    NO_PATCH_INDEX,
     FileChange,
     exceeds_rename_limit,
     is_binary,
@@ -77,7 +76,7 @@ def test_binary_check_is_that_of_git(repo: Repo, position: int) -> None:
 
 def test_rename_limit_is_that_of_git() -> None:
     """git compares contents of up to 1,000 deleted with 1,000 added files: `diff.renameLimit` in `git help config`."""
-    deleted = FileChange(NO_PATCH_INDEX, b"a", None, "deleted", 0o100644, 0, "0" * 40, None)
+    deleted = FileChange(b"a", None, "deleted", 0o100644, 0, "0" * 40, None)
     added = replace(deleted, kind="added")
     assert not exceeds_rename_limit([deleted] * 1_000 + [added] * 1_000)
     assert exceeds_rename_limit([deleted] * 1_000 + [added] * 1_001)
