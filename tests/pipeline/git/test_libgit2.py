@@ -112,6 +112,17 @@ def test_a_missing_path_is_refused(repo: Repo) -> None:
             open_repository(repo.path / name)
 
 
+@pytest.mark.parametrize("name", ["info/grafts", "shallow"])
+def test_comments_in_a_file_of_grafts(repo: Repo, name: str) -> None:
+    """A line that libgit2 cannot read in one of these files is an error that names the file."""
+    repo.write(f".git/{name}", "# a comment\n")
+    with pytest.raises(
+        DamagedRepository, match="cannot be opened: invalid graft OID at line 1"
+    ) as error_info:
+        open_repository(repo.path)
+    assert name in str(error_info.value.hint)
+
+
 def test_a_sha256_repository_is_refused(tmp_path: Path) -> None:
     """A SHA-256 repository is refused, with an error that names the format."""
     repo = Repo.create(tmp_path / "sha256", object_format="sha256")
