@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer", "FindAnswer", "ExplainAnswer")
 # Example query in the command that an error suggests, if the user gave no query.
 EXAMPLE_QUERY: Final = "how was it done before?"
+# Starts of an argument that is meant as a path.
+PATH_PREFIXES: Final = ("/", "./", "../", "~/")
 
 NoDaemonOption = Annotated[
     bool, typer.Option("--no-daemon", help="Answer in this process, without the shared daemon.")
@@ -152,8 +154,9 @@ def parse_query_arguments(words: Sequence[str], query_option: str | None) -> tup
     With `--query`, the only argument is PATH. Without it: of two arguments, the second is PATH if the first has several
     words, or if the second can only be a path (`_is_path`). Otherwise all arguments are words of the query.
 
-    Raises BadRequest for a missing query, for several arguments with `--query`, and if the first or last word exists as
-    a path, because that is ambiguous. Most hints give a corrected command.
+    Raises BadRequest for a missing query, for several arguments with `--query`, if the first or last word exists as a
+    path, because that is ambiguous, and if the last of several words looks like a path that does not exist. Most hints
+    give a corrected command.
     """
     if query_option is not None:
         return query_option, _parse_path_argument(words, query_option)
@@ -165,6 +168,11 @@ def parse_query_arguments(words: Sequence[str], query_option: str | None) -> tup
         return words[0], Path(words[1])
     starts_with_path = os.path.exists(words[0])  # noqa: PTH110 - `Path.exists` can raise
     if not starts_with_path and not os.path.exists(words[-1]):  # noqa: PTH110
+        if len(words) > 1 and words[-1].startswith(PATH_PREFIXES):
+            raise BadRequest(
+                f"{words[-1]!r:.200} does not exist.",
+                hint=f"Correct the path. If it is a word of the query, use {_format_query_command(' '.join(words))}.",
+            )
         return " ".join(words), Path()
     path, *others = words if starts_with_path else (words[-1], *words[:-1])
     command_with_path = _format_query_command(" ".join(others) or EXAMPLE_QUERY, path)

@@ -114,6 +114,14 @@ def test_query_without_index_has_hint(repo: Repo, home: Path) -> None:
             ["query", "new", "src"],
             "Use `lineage query src --query new` or `lineage query --query 'new src'`.",
         ),
+        *(
+            (
+                ["query", *words, path],
+                f"{path!r} does not exist.\n  Correct the path. If it is a word of the query, use `lineage query ",
+            )
+            for words in (["new"], ["new", "text"])
+            for path in ("/typo", "./typo", "../typo", "~/typo")
+        ),
         (
             ["query", "-q", "how", "was", "it done"],
             "The query is not quoted: it ends at the first space.\n"
