@@ -162,6 +162,10 @@ def initialize(path: Path, options: InitOptions) -> list[str]:
     changes = list(_plan_removal(repository) if options.remove else _plan_install(repository, options))
     for change in changes:
         change.apply()
+        hooks_directory = change.file.parent  # `init` creates the one that `core.hooksPath` names
+        if change.file.name in HOOK_NAMES and hooks_directory != repository.common_dir / "hooks":
+            with suppress(OSError):  # it has other files
+                hooks_directory.rmdir()
     return [
         *_format_changes(changes, repository),
         *(() if options.remove else _format_next_steps(repository)),
