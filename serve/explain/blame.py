@@ -137,9 +137,8 @@ def _expand_path(repository: Repository, value: str) -> Path:
 
 
 def _read_ignore_revs(repository: Repository) -> bytes:
-    if repository.is_bare:
-        return repository.read_file_at_head(IGNORE_REVS_FILE) or b""
-    return read_or_empty(repository.root / IGNORE_REVS_FILE)
+    file = repository.root / IGNORE_REVS_FILE
+    return (repository.read_file_at_head(file.name) or b"") if repository.is_bare else read_or_empty(file)
 
 
 def _list_configured_files(repository: Repository) -> tuple[Path, ...]:
@@ -408,7 +407,8 @@ def describe_blame_failure(failure: BlameFailed, repository: Repository) -> str:
             f"git could not read the history: {failure.reason}. "
             f"This partial clone lacks objects, and lineage does not fetch them: run {REFETCH_COMMAND}."
         )
-    return f"git blame failed: {failure.reason}."
+    is_damaged = re.search("(?:loose|packed|bad) object|(?:to|not) read", failure.reason)
+    return f"git blame failed: {failure.reason}.{' Run `git fsck` to list damaged objects.' if is_damaged else ''}"
 
 
 def describe_line_limitations(lines: Sequence[BlamedLine], repository: Repository) -> Iterator[str]:

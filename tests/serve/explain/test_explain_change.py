@@ -386,3 +386,14 @@ def test_missing_object(repo: Repo, home: Path) -> None:
     answer = explain(repo, home, "src/a.py")
     assert answer.hits == ()
     assert get_limitation(answer).startswith("git blame failed: ")
+    assert get_limitation(answer).endswith(". Run `git fsck` to list damaged objects.")
+
+
+def test_damaged_object(repo: Repo, home: Path) -> None:
+    """The limitation names the damaged object, and says what to do."""
+    blob = repo.git("rev-parse", "HEAD~1:src/a.py")
+    file = repo.path / ".git/objects" / blob[:2] / blob[2:]
+    file.chmod(0o644)
+    file.write_bytes(b"damaged")
+    limitation = get_limitation(explain(repo, home, "src/a.py"))
+    assert blob in limitation and limitation.endswith("is corrupt. Run `git fsck` to list damaged objects.")
