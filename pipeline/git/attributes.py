@@ -36,6 +36,9 @@ MAX_STARS: Final = 3
 # Maximum number of directories of a path. libgit2 looks up the attributes file of each directory from the root, which
 # took 9 s for 2,500 directories. git itself reads at most 2,048 levels of directories.
 MAX_LEVELS: Final = 1_000
+# Value of the attribute `diff` for which libgit2, unlike git, has patterns of headings. A line of 8 KB took 0.25 s,
+# because they are not anchored to its start.
+SLOW_DRIVER: Final = "javascript"
 # Maximum number of entries of each cache. An entry takes about 150 bytes.
 MAX_CACHED_PATHS: Final = 4_000
 
@@ -131,7 +134,9 @@ class AttributeReader:
             # The default flags, like libgit2's own lookup in a diff.
             driver = self._look_up(name, "diff", AttrCheck.FILE_THEN_INDEX)
             settings = (f"diff.{driver}.xfuncname", f"diff.{driver}.funcname")
-            is_safe = driver is not None and not any(setting in self._git.config for setting in settings)
+            is_safe = driver not in (None, SLOW_DRIVER) and not any(
+                setting in self._git.config for setting in settings
+            )
             self._diff_paths[path] = diff_path = name if is_safe else ""
         return diff_path
 

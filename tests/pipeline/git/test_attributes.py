@@ -135,6 +135,17 @@ def test_patterns_of_headings_in_the_configuration_are_not_used(repo: Repo, name
     assert time.process_time() - start < 5
 
 
+def test_javascript_takes_linear_time(repo: Repo) -> None:
+    """libgit2's own patterns of headings for `diff=javascript`, which git lacks, are not used."""
+    repo.write(".gitattributes", "*.js diff=javascript\n")
+    line = "a." * 4_000 + "\n"
+    repo.commit_file("a.js", line * 80)
+    repo.commit_file("a.js", line * 80 + "b\n")
+    start = time.process_time()
+    assert extract_hunks(open_repository(repo.path), repo.head, lambda _path: False).hunks
+    assert time.process_time() - start < 5
+
+
 def test_slow_patterns_are_not_matched_for_renames(repo: Repo) -> None:
     """The patch of a commit with a rename does not match slow patterns of an attributes file either."""
     path = "a" * 200 + ".py"
