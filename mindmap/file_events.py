@@ -5,7 +5,7 @@ whether it exists now. So a save that writes another file and renames it over th
 was created and deleted between two batches has no change.
 
 Changed files attach to the task in progress of a mindmap (short: map). The entry of a file on a node is a touch. Files
-that git ignores, and changes that the map already has, are left out.
+that git ignores, files that a checkout wrote, and changes that the map already has, are left out.
 """
 
 from __future__ import annotations
@@ -333,6 +333,7 @@ def detect_changes(
 ) -> DetectedChanges:
     """Return the changes of a batch, without those of files that git ignores.
 
+    Files that git wrote or deleted when it moved HEAD, as a branch switch does, are left out too: they equal HEAD.
     `workspace` is None outside repositories, or if git failed; then no file counts as ignored by git.
     """
     changes = batch.compute_file_changes(ignore_rules.root)
@@ -341,14 +342,27 @@ def detect_changes(
         return DetectedChanges(changes, frozenset(), frozenset(), removed_directories)
     ignored_paths = find_ignored_paths(workspace, [change.path for change in changes])
     changes = [change for change in changes if change.path not in ignored_paths]
+    checkout_time = datetime.fromtimestamp(workspace.find_checkout_time(), UTC)
+    # Latest time of an event that git caused when it moved HEAD.
+    last_checkout_event = format_timestamp(checkout_time + MAX_EVENT_DELAY)
+    has_checkout = any(change.timestamp <= last_checkout_event for change in changes)
     committed_paths = unchanged_paths = frozenset[bytes]()
-    if removed_directories or not all(change.existed_before for change in changes):
+    if removed_directories or has_checkout or not all(change.existed_before for change in changes):
         base = workspace.find_diff_base()
         committed_paths = workspace.list_relative_paths(*LIST_FILES, base)
-        if created_again := committed_paths & {
+        created_again = committed_paths & {
             change.path for change in changes if change.existed_before is False and change.exists
-        }:
-            unchanged_paths = created_again - workspace.list_relative_paths(*LIST_CHANGED_FILES, base)
+        }
+        if created_again or has_checkout:
+            differing_paths = workspace.list_relative_paths(*LIST_CHANGED_FILES, base)
+            unchanged_paths = created_again - differing_paths
+            changes = [
+                change
+                for change in changes
+                if change.timestamp > last_checkout_event
+                or change.path in differing_paths
+                or change.exists != (change.path in committed_paths)
+            ]
     deletions = []
     if removed_directories:
         changed_paths = {change.path for change in changes}
@@ -357,6 +371,9 @@ def detect_changes(
             for path in committed_paths - changed_paths
             if (time := find_removal_time(path, removed_directories)) and not ignore_rules.ignores_file(path)
         ]
+        removed_directories = {
+            directory: time for directory, time in removed_directories.items() if time > last_checkout_event
+        }
     return DetectedChanges([*changes, *deletions], committed_paths, unchanged_paths, removed_directories)
 
 

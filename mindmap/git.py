@@ -7,7 +7,10 @@ the files of mindmaps (short: maps), and the files that git ignores.
 from __future__ import annotations
 
 import os
+import re
+import time
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -17,6 +20,10 @@ from stores.errors import LineageError
 
 # Codes of `git status --porcelain` for unmerged files. DD is left out, since there both sides deleted the file.
 _UNMERGED: Final = ("AU", "UD", "UA", "DU", "AA", "UU")
+# Matches the reflog entries of commands that write files which HEAD has then, and which nobody edited.
+_CHECKOUT_ENTRY: Final = re.compile(rb"(?:checkout|reset|merge|pull|rebase)\b")
+# A command holds the index lock while it writes files. An older lock was left by a killed git, or waits for an editor.
+MAX_LOCK_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +139,10 @@ class GitRunner(Protocol):
     """Runner of git commands in one repository, without pager, prompt, hooks, file-system monitor or other programs."""
 
     @property
+    def git_dir(self) -> Path:
+        """The git directory of the work tree."""
+
+    @property
     def root(self) -> Path | None:
         """The root of the work tree; None for a bare repository."""
 
@@ -189,6 +200,21 @@ class Workspace:
         if head.exit_code == 0:
             return "HEAD"
         return self.git.run("hash-object", "-t", "tree", "--stdin").stdout.decode().strip()
+
+    def is_locked(self) -> bool:
+        """Return True while a git command writes files of the work tree or the index."""
+        with suppress(OSError):
+            return time.time() - (self.git.git_dir / "index.lock").lstat().st_mtime < MAX_LOCK_SECONDS
+        return False
+
+    def find_checkout_time(self) -> float:
+        """Return when HEAD last moved, in seconds since 1970; 0 if it moved by a commit, or there is no reflog."""
+        entry = self.git.run("log", "--walk-reflogs", "--max-count=1", "--format=%gs", "HEAD", "--")
+        with suppress(OSError):
+            # The time of the entry itself is that of GIT_COMMITTER_DATE, if this is set.
+            if _CHECKOUT_ENTRY.match(entry.stdout):
+                return (self.git.git_dir / "logs" / "HEAD").stat().st_mtime
+        return 0.0
 
     def list_relative_paths(self, *arguments: str) -> frozenset[bytes]:
         """Return the paths in the workspace that a git command prints, relative to the workspace. Raises GitFailed.

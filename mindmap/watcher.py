@@ -270,6 +270,9 @@ class Watcher:
         self._update_observer(workspace)
 
     def _record_batch(self, workspace: WatchedWorkspace) -> None:
+        if workspace.pending and self._is_git_busy(workspace) and not self._stopped.is_set():
+            self._wake.set()  # the next batch is after BATCH_SECONDS
+            return
         with workspace.lock:
             batch = workspace.pending.take_all()
         with self._lock:
@@ -341,6 +344,12 @@ class Watcher:
                 workspace.root, f"Directories that git ignores are watched too. {error}"
             )
             return frozenset()
+
+    def _is_git_busy(self, workspace: WatchedWorkspace) -> bool:
+        with suppress(LineageError, OSError):
+            git_workspace = self._open_workspace(workspace)
+            return git_workspace is not None and git_workspace.is_locked()
+        return False
 
     def _open_workspace(self, workspace: WatchedWorkspace) -> Workspace | None:
         root = os.fsdecode(workspace.root)

@@ -413,6 +413,11 @@ class SharedGitRunner:
     program: GitProgram
 
     @property
+    def git_dir(self) -> Path:
+        """The git directory of the work tree."""
+        return self.program.git_dir
+
+    @property
     def root(self) -> Path | None:
         """The root of the work tree; None for a bare repository."""
         return self.program.root

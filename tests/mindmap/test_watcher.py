@@ -244,6 +244,70 @@ def test_committed_files_that_are_created_again(store: MapStore, watcher: Watche
     assert read_actions_by_path(document) == {"lib/a.py": "read", "lib/b.py": "modify", "lib/c.py": "modify"}
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("switch", "other"),
+        ("reset", "--hard", "other"),
+        ("pull", "--ff-only", ".", "other"),
+        ("rebase", "other"),
+        ("stash",),
+    ],
+    ids=lambda command: command[0],
+)
+def test_files_of_a_checkout(store: MapStore, watcher: Watcher, repo: Repo, command: tuple[str, ...]) -> None:
+    """Files that git writes or deletes when it moves HEAD are not recorded; files edited meanwhile are."""
+    repo.branch("other")
+    repo.write("old.py", "other\n")
+    repo.write("lib/new.py", "other\n")
+    repo.remove("deep")
+    repo.commit("Change the other branch")
+    repo.switch("main")
+    if command[0] == "rebase":
+        repo.commit_file("mine.py", "mine\n")
+    if command[0] == "stash":
+        repo.write("old.py", "mine\n")
+    mindmap_id = create_watched_map(store, watcher, repo.path)
+    repo.git(*command)
+    repo.write("saved.py", "edited\n")
+    wait_until(store, mindmap_id, lambda document: "saved.py" in read_actions_by_path(document))
+    watcher.stop()  # records the last events
+    assert read_actions_by_path(store.read(mindmap_id)) == {"saved.py": "modify"}
+
+
+def test_changes_that_stay_changes(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """Files that the agent commits at once, or gets from the stash, are recorded."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
+    repo.commit_file("old.py", "committed\n")
+    repo.remove("deep")
+    repo.commit("Remove")
+    wait_until(store, mindmap_id, lambda document: len(read_actions_by_path(document)) == 2)
+    repo.write("saved.py", "edited\n")
+    repo.git("stash")
+    repo.git("stash", "pop")
+    document = wait_until(store, mindmap_id, lambda document: "saved.py" in read_actions_by_path(document))
+    assert read_actions_by_path(document) == {
+        "old.py": "modify",
+        "deep/er/gone.py": "delete",
+        "saved.py": "modify",
+    }
+
+
+def test_index_lock(store: MapStore, watcher: Watcher, repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes are recorded after a running git command has ended; the lock of a killed one has no effect."""
+    monkeypatch.setattr("mindmap.watcher.BATCH_SECONDS", 0.05)
+    mindmap_id = create_watched_map(store, watcher, repo.path)
+    lock = repo.write(".git/index.lock", "")
+    repo.write("old.py", "changed\n")
+    time.sleep(0.5)
+    assert not read_actions_by_path(store.read(mindmap_id))
+    lock.unlink()
+    wait_until(store, mindmap_id, lambda document: "old.py" in read_actions_by_path(document))
+    os.utime(repo.write(".git/index.lock", ""), (0, 0))
+    repo.write("saved.py", "changed\n")
+    wait_until(store, mindmap_id, lambda document: "saved.py" in read_actions_by_path(document))
+
+
 def attach_touches(document: Mindmap, node: str, touches: list[TouchInput]) -> EditResult:
     return EditResult(attach_files(document, node, touches, "Touched", utc_now()), "Touched")
 
