@@ -8,6 +8,7 @@ repository. A hunk is the diff of one file in one commit. A commit counts as a f
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +42,7 @@ OTHER_LANGUAGES: Final = "other"
 
 def choose_step(index: Frames) -> str:
     """Return the shortest of CALENDAR_STEPS that divides the history into at most MAX_BARS bars, or else a year."""
-    span_frame = index.commits.filter("reached").select(
+    span_frame = _list_dated_commits(index).select(
         (pl.col("commit_date").max() - pl.col("commit_date").min()).dt.total_hours()
     )
     hours = span_frame.item() or 0  # None without commits
@@ -52,7 +53,7 @@ def choose_step(index: Frames) -> str:
 
 def count_activity(index: Frames, step: str) -> pl.DataFrame:
     """Return `commits`, `authors`, `added` and `removed` lines per calendar step, including steps without commits."""
-    commits = index.commits.filter("reached").select("commit_sha", "commit_date", "author_email")
+    commits = _list_dated_commits(index)
     lines = index.hunks.group_by("commit_sha").agg(pl.col("added_lines", "removed_lines").sum())
     steps = (
         commits.join(lines, on="commit_sha", how="left")
@@ -73,8 +74,7 @@ def count_activity(index: Frames, step: str) -> pl.DataFrame:
 
 def count_language_activity(index: Frames, step: str) -> pl.DataFrame:
     """Return `hunks` per calendar step and language. All but the MAX_LANGUAGES largest languages become `other`."""
-    reached_commits = index.commits.filter("reached").select("commit_sha", "commit_date")
-    hunks = index.hunks.join(reached_commits, on="commit_sha").with_columns(
+    hunks = index.hunks.join(_list_dated_commits(index), on="commit_sha").with_columns(
         pl.col("language").fill_null("unknown")
     )
     largest = hunks.get_column("language").value_counts(sort=True).head(MAX_LANGUAGES).get_column("language")
@@ -90,6 +90,15 @@ def count_language_activity(index: Frames, step: str) -> pl.DataFrame:
         .agg(hunks=pl.len())
         .sort("commit_date", "language")
     )
+
+
+def _list_dated_commits(index: Frames) -> pl.DataFrame:
+    """Return the reachable commits with date and author. Dates in the future, from a wrong clock, become now.
+
+    Otherwise a commit of the year 9999 would need bars for thousands of years, more than matplotlib can draw.
+    """
+    date = pl.col("commit_date").clip(upper_bound=datetime.now(UTC))
+    return index.commits.filter("reached").select("commit_sha", date, "author_email")
 
 
 # Use of each part of an index. The next two mappings assign columns and tables to the parts; columns take precedence.

@@ -104,6 +104,19 @@ def test_count_activity(index: Frames) -> None:
     ]
 
 
+def test_dates_in_the_future(index: Frames) -> None:
+    """A commit of the year 9999 counts as one of today, in frames and in the chart."""
+    latest = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    date = pl.when(pl.int_range(pl.len()) == 8).then(pl.lit(latest)).otherwise("commit_date")
+    commits = index.commits.sort("commit_date").with_columns(commit_date=date.dt.cast_time_unit("us"))
+    future_index = replace(index, commits=commits)
+    assert charts.plot_activity(future_index)._repr_png_()
+    rows = metrics.count_activity(future_index, "1y")
+    assert rows["commits"][-1] == 1 and rows["commits"].sum() == 9
+    assert rows["commit_date"][-1].year == datetime.now(UTC).year
+    assert metrics.count_language_activity(future_index, "1y")["hunks"].sum() == index.hunks.height
+
+
 def test_largest_languages_are_those_of_reached_commits(
     index: Frames, monkeypatch: pytest.MonkeyPatch
 ) -> None:
