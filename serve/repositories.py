@@ -23,6 +23,7 @@ from stores.errors import LineageError
 from stores.index_location import (
     DATABASE_FILE,
     IndexLocation,
+    find_files,
     find_location,
     list_indexes,
     resolve_location,
@@ -70,10 +71,11 @@ def list_repositories(home: Path) -> list[NamedRepository]:
 def list_unidentified_indexes(home: Path) -> list[Path]:
     """Return the directories of indexes whose repository is unknown.
 
-    Their `place.json` is missing or damaged, and their database, which has the path too, cannot be read now.
+    Their `place.json` is missing or damaged, and their database, which has the path too, cannot be read now. Or the
+    directory itself cannot be read.
     """
     identified = {location.folder for location in list_indexes(home)}
-    directories = {file.parent for file in home.glob(f"*/{DATABASE_FILE}")} - identified
+    directories = {file.parent for file in find_files(home, DATABASE_FILE)} - identified
     return sorted(directory for directory in directories if not directory.is_symlink())
 
 
@@ -85,6 +87,11 @@ def resolve_repositories(home: Path, names: Iterable[str], cwd: Path) -> list[Na
     """
     indexed_repositories = list_repositories(home)
     if not indexed_repositories:
+        if unreadable := list_unidentified_indexes(home):
+            raise BadRequest(
+                f"No index can be read, not even that in {unreadable[0]}.",
+                hint="`lineage status --all` says what is wrong.",
+            )
         raise BadRequest("No repository is indexed.", hint="Run `lineage index` first.")
     resolved: list[NamedRepository] = []
     for name in names:

@@ -132,7 +132,8 @@ def find_location(
 ) -> IndexLocation | None:
     """Return the same location as `resolve_location`; None if no index directory can belong to the repository.
 
-    The arguments are those of `resolve_location`. If there is no such directory, `find_first_commit` is not called.
+    The arguments are those of `resolve_location`. If there is no such directory, `find_first_commit` is not called. In
+    a directory that this process may not read, there may be an index: opening it raises PermissionError.
     """
     has_index_at_path = next(find_by_path(home, canonical_path), None) is not None
     location_files = _find_location_files(home, canonical_path)
@@ -155,11 +156,14 @@ def list_indexes(home: Path) -> Iterator[IndexLocation]:
 
     The repository's path is read from `place.json`. If this file is missing, damaged or edited by hand, the path that
     is recorded in the index itself is preferred. The next index run writes a missing file again. An index whose path
-    cannot be read is left out. Raises HomeUnusable.
+    cannot be read is left out. Raises HomeUnusable, and StorageError if `home` cannot be read.
     """
     check_home(home)
-    files = [file for name in (LOCATION_FILE, DATABASE_FILE) for file in home.glob(f"*/{name}")]
-    for folder in sorted({file.parent for file in files if not file.parent.is_symlink()}):
+    files = [file for name in (LOCATION_FILE, DATABASE_FILE) for file in find_files(home, name)]
+    if home in files:
+        raise errors.build_permission_error(home)
+    folders = {file.parent for file in files if not file.parent.is_symlink()}
+    for folder in sorted(folder for folder in folders if os.access(folder, os.X_OK)):
         location = IndexLocation(home, folder.name, folder, None)
         repository = _read_repository(location)
         if repository is not None:
@@ -278,16 +282,38 @@ def _build_name_prefix(canonical_path: Path) -> str:
     return name.strip("-")[:MAX_NAME_LENGTH] or "repo"
 
 
+def find_files(home: Path, name: str, prefix: str = "") -> list[Path]:
+    """Return the files with this name in the directories of indexes whose names start with `prefix`, sorted.
+
+    Files that may exist in a directory without permission to read it are included. If `home` itself cannot be read, the
+    result is `home`.
+    """
+    try:
+        folders = sorted(folder for folder in home.iterdir() if folder.name.startswith(prefix))
+    except OSError as error:
+        return [home] if isinstance(error, PermissionError) else []
+    return [folder / name for folder in folders if not _is_missing(folder / name)]
+
+
+def _is_missing(file: Path) -> bool:
+    """Return whether a file does not exist; False without permission to look."""
+    try:
+        file.lstat()
+    except OSError as error:
+        return not isinstance(error, PermissionError)
+    return False
+
+
 def _find_location_files(home: Path, canonical_path: Path) -> list[Path]:
-    """Return the location files of repositories with the same name, sorted."""
-    return sorted(home.glob(f"{_build_name_prefix(canonical_path)}-*/{LOCATION_FILE}"))
+    """Return the location files of repositories with the same name, as `find_files`."""
+    return find_files(home, LOCATION_FILE, f"{_build_name_prefix(canonical_path)}-")
 
 
 def _read_location_file(file: Path) -> tuple[str, str] | None:
     """Return the recorded path and first commit (empty if there is none); None if the file cannot be read."""
-    if errors.is_special_file(file):
-        return None
     try:
+        if errors.is_special_file(file):
+            return None
         content = json.loads(file.read_text(encoding="ascii"))
         os.fsencode(content["path"])  # raises UnicodeEncodeError for a text that is no path
         return str(content["path"]), str(content["first_commit"] or "")

@@ -5,6 +5,7 @@ In the output of `explain`, a run is a sequence of consecutive lines from the sa
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -379,7 +380,9 @@ def format_status_table(home: Path) -> str:
         _build_row_without_counts(
             directory.name,
             f"{directory} is damaged, and its repository is unknown. "
-            "Run `lineage index --rebuild --yes` in the repository.",
+            "Run `lineage index --rebuild --yes` in the repository."
+            if os.access(directory, os.R_OK | os.X_OK)
+            else f"{directory} cannot be read. Check the owner and the permissions (`ls -ld`).",
         )
         for directory in list_unidentified_indexes(home)
     ]

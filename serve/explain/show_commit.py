@@ -241,7 +241,10 @@ def _add_evidence(commit: CommitDetails, repository: Repository, home: Path | No
     candidates: Mapping[str, Sequence[str]] = {}
     reverts: Mapping[str, str] = {}
     if location:
-        with suppress(LineageError), index_copy.open_index_or_copy(location, wait=LOCK_WAIT_SECONDS) as index:
+        with (
+            suppress(LineageError, OSError),
+            index_copy.open_index_or_copy(location, wait=LOCK_WAIT_SECONDS) as index,
+        ):
             if summary := history.load_index_summary(index.connection):
                 reachability = compute_reachability_delta(
                     repository, repository.read_head(), summary.head_commit

@@ -15,11 +15,19 @@ from stores.database import BLOCK_SIZE
 from stores.index_location import IndexLocation
 from stores.locks import GATE_LOCK
 from tests.pipeline.histories import get_location
+from tests.processes import respect_permissions
 from tests.readonly_fs import make_read_only
 from tests.repos import Repo
 from tests.serve.commands import ROOT, create_timeout_repo, run_index, run_lineage
 
 COMMANDS = ("index", "status", "query")
+READING_COMMANDS = (
+    "explain src/tcp.py",
+    "status",
+    "status --all",
+    "query timeout",
+    "query --all timeout",
+)
 
 
 @pytest.fixture
@@ -83,6 +91,43 @@ def test_explain_without_index_permission(
     assert run_lineage("explain", "src/tcp.py", repo.path) == 0
     out, _ = capfd.readouterr()
     assert '"commit_sha"' in out and "Read-only file system" in out
+
+
+@pytest.mark.parametrize("level", ["home", "folder", "database"])
+def test_unreadable_index(repo: Repo, home: Path, level: str) -> None:
+    """An index that may not be read, as one of another user, is named and does not count as missing."""
+    assert run_index(repo) == 0
+    unreadable = home if level == "home" else getattr(get_location(repo, home), level)
+    unreadable.chmod(0)
+    try:
+        outputs = {command: run_without_privileges(command, repo) for command in READING_COMMANDS}
+        assert run_without_privileges("show HEAD", repo)
+    finally:
+        unreadable.chmod(0o700)
+    for command, output in outputs.items():
+        assert str(home) in output, command
+        assert "Permission denied" in output or "can be read" in output or "cannot be read" in output, command
+        assert "not indexed" not in output and "There is no index" not in output, command
+
+
+def run_without_privileges(command: str, repo: Repo) -> str:
+    """Run a command in a process that respects file permissions also as root; return stdout, or stderr if it fails."""
+    process = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys\nfrom serve.cli.app import main\nsys.exit(main())",
+            *command.split(),
+        ],
+        cwd=repo.path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        preexec_fn=respect_permissions,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in process.stderr
+    return process.stderr if process.returncode else process.stdout
 
 
 def test_read_only_home(
