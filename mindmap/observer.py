@@ -49,13 +49,15 @@ SYSTEM_LIMIT_FILE: Final = Path("/proc/sys/fs/inotify/max_user_watches")
 EVENT_DELAY_SECONDS: Final = 0.6
 
 OWN_LIMIT_REACHED: Final = (
-    "Only {:,} directories are watched. A git sync of the map finds changes in other directories. "
+    "The limit of {:,} watched directories is reached. A git sync of the map finds changes in other directories. "
     "Add directories that nobody edits to .gitignore, or choose a smaller workspace."
 )
 SYSTEM_LIMIT_REACHED: Final = (
     "The system's limit of watched directories is reached. A git sync of the map finds changes in other directories. "
     "Increase fs.inotify.max_user_watches to watch all directories."
 )
+# Reason why not even the root is watched, without a full stop.
+NO_WATCH_ALLOWED: Final = "the limits of watches (fs.inotify.max_user_watches) and threads allow none"
 
 
 class WorkspaceObserver(FileSystemEventHandler):
@@ -172,7 +174,7 @@ class WorkspaceObserver(FileSystemEventHandler):
         if directory in self._watches:
             return True
         if len(self._watches) >= self._max_watches:
-            self._report_limit(OWN_LIMIT_REACHED.format(self._max_watches))
+            self._report_own_limit(directory)
             return False
         try:
             if not stat.S_ISDIR(os.lstat(directory).st_mode):
@@ -190,6 +192,11 @@ class WorkspaceObserver(FileSystemEventHandler):
                 self._report_limit(SYSTEM_LIMIT_REACHED)
             return False
         return True
+
+    def _report_own_limit(self, directory: bytes) -> None:
+        if directory == self._root:
+            raise OSError(errno.ENOSPC, NO_WATCH_ALLOWED)
+        self._report_limit(OWN_LIMIT_REACHED.format(self._max_watches))
 
 
 def compute_max_watches() -> int:

@@ -273,10 +273,10 @@ def test_limit_of_watched_directories(
         repo.write("f10/a.py", "x\n")
         repo.write("last.py", "x\n")
         wait_until(store, document.id, lambda document: len(document.nodes) > 1)
-    assert first.is_watched and "Only 5 directories are watched" in first.message
+    assert first.is_watched and "The limit of 5 watched directories" in first.message
     assert second == WatchStatus(is_watched=True)
     assert len(list_watched_directories(repo.path.parent)) == 5
-    assert len([record for record in caplog.records if "Only 5" in record.getMessage()]) == 1
+    assert len([record for record in caplog.records if "limit of 5" in record.getMessage()]) == 1
     watcher.stop()
 
 

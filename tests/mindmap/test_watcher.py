@@ -28,7 +28,7 @@ from mindmap.file_events import (
 )
 from mindmap.file_touches import TOUCHED_FILES, TouchInput, attach_files
 from mindmap.map_store import MapStore
-from mindmap.observer import OWN_LIMIT_REACHED
+from mindmap.observer import NO_WATCH_ALLOWED, OWN_LIMIT_REACHED
 from mindmap.watcher import Watcher
 from tests.mindmap.sample_maps import NOON, create_map, find_id
 from tests.mindmap.watcher_helpers import (
@@ -369,6 +369,26 @@ def test_system_limit_is_logged_once(
         caplog.records[0].getMessage()
     ]
     assert "fs.inotify.max_user_watches" in caplog.text
+
+
+@pytest.mark.parametrize("limit", ["watches", "threads"])
+def test_limit_of_no_directory(
+    store: MapStore, watcher: Watcher, repo: Repo, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """A limit that prevents every watch is the reason why the workspace is not watched."""
+
+    def refuse_thread(*_: object, **__: object) -> object:
+        raise RuntimeError("can't start new thread")
+
+    if limit == "threads":
+        monkeypatch.setattr(BaseObserver, "schedule", refuse_thread)
+    else:
+        monkeypatch.setattr("mindmap.observer.MAX_WATCHES", 0)
+    document = create_map(workspace=str(repo.path))
+    store.create(document)
+    message = f"Cannot watch {repo.path}: {NO_WATCH_ALLOWED}."
+    assert watcher.watch(document.id, str(repo.path)) == WatchStatus(is_watched=False, message=message)
+    assert not watcher.watch_status(document.id).is_watched
 
 
 @pytest.mark.parametrize(("error", "is_logged"), [(errno.ENOSPC, True), (errno.ENOENT, False)])
