@@ -169,7 +169,7 @@ def find_unreadable_git_file(git_dir: Path) -> Path | None:
     branch = _decode_path(read_or_empty(git_dir / "HEAD").removeprefix(b"ref:"))
     names = (*_REQUIRED_BY_GIT, branch)
     paths = (directory / name for directory in directories for name in names)
-    return next((path for path in paths if path.exists() and not _is_readable(path)), None)
+    return next(filter(_is_unreadable, paths), None)
 
 
 def list_object_dirs(objects_dir: Path) -> list[Path]:
@@ -187,11 +187,14 @@ def list_object_dirs(objects_dir: Path) -> list[Path]:
 def find_unreadable_objects(objects_dir: Path) -> Path | None:
     """Return a pack, its index, or a directory of objects, that this process may not read; usually None."""
     paths = chain.from_iterable(map(objects_dir.glob, ("*/", "pack/*.pack", "pack/*.idx")))
-    return next((path for path in paths if not _is_readable(path)), None)
+    return next(filter(_is_unreadable, paths), None)
 
 
-def _is_readable(path: Path) -> bool:
-    return os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK)
+def _is_unreadable(path: Path) -> bool:
+    """Return whether a path exists and may not be read."""
+    mode = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
+    # git may delete or create the file meanwhile, as `git gc` does with branches and packs.
+    return not os.access(path, mode) and path.exists() and not os.access(path, mode)
 
 
 def _find_blocking_config(*config_files: Path) -> Path | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
@@ -46,6 +46,13 @@ PACK_MAPPED_BYTES: Final = 32 << 20
 _LOOSE_OBJECT: Final = re.compile(r"\(stored in (.+)\) is corrupt")
 # Raw object id of the empty tree. git and libgit2's diff know it without a stored object; `Odb.read` does not.
 EMPTY_TREE: Final = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
+# Part of libgit2's message about a pack that is gone or damaged.
+_LOST_PACK: Final = "invalid packfile"
+# Id of no object. libgit2 lists the packs again to look for it.
+_UNKNOWN_ID: Final = "f" * 40
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 def _configure_libgit2() -> None:
@@ -211,11 +218,46 @@ class ErrorTranslation:
             raise UnreadableObject(self._sha, str(error)) from error
 
 
-def read_tree(odb: pygit2.Odb, object_id: bytes) -> bytes:
-    """Return the data of the tree with a raw object id. Raises KeyError if it is missing or no tree."""
-    if object_id == EMPTY_TREE:
-        return b""
-    object_type, data = odb.read(pygit2.Oid(raw=object_id))
-    if object_type != ObjectType.TREE:
-        raise KeyError(object_id.hex())
-    return data
+class ObjectDatabase:
+    """Object database that lists the packs again if git has deleted one, as by `git gc`, and retries once.
+
+    libgit2 itself does so only for packs that no multi-pack-index names.
+    """
+
+    def __init__(self, odb: pygit2.Odb) -> None:
+        self._odb = odb
+
+    def __contains__(self, sha: str) -> bool:
+        return sha in self._odb
+
+    def retry(
+        self, read: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        """Return the result of a function that reads objects. Raises GitError if their pack is damaged."""
+        try:
+            return read(*args, **kwargs)
+        except OSError as error:
+            if _LOST_PACK not in str(error):
+                raise
+        _ = _UNKNOWN_ID in self._odb
+        try:
+            return read(*args, **kwargs)
+        except OSError as error:
+            raise pygit2.GitError(str(error)) from error
+
+    def read(self, sha: str | pygit2.Oid) -> tuple[int, bytes]:
+        """Return type and data of an object. Raises KeyError if it is missing."""
+        return self.retry(self._odb.read, sha)
+
+    def read_header(self, sha: str) -> tuple[int, int]:
+        """Return type and size of an object. Raises KeyError if it is missing."""
+        return self.retry(self._odb.read_header, sha)
+
+    def read_tree(self, object_id: bytes) -> bytes:
+        """Return the data of the tree with a raw object id. Raises KeyError if it is missing or no tree."""
+        if object_id == EMPTY_TREE:
+            return b""
+        object_type, data = self.read(pygit2.Oid(raw=object_id))
+        if object_type != ObjectType.TREE:
+            raise KeyError(object_id.hex())
+        return data

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,7 @@ from pipeline.git.errors import (
 from pipeline.git.git_dir import is_partial_clone, read_shallow_boundary, resolve_common_dir
 from pipeline.git.libgit2 import (
     ErrorTranslation,
+    ObjectDatabase,
     check_alternates,
     check_git_dir,
     check_objects,
@@ -38,7 +39,6 @@ from pipeline.git.libgit2 import (
     is_implicitly_bare,
     load_mailmap,
     open_without_index,
-    read_tree,
 )
 from pipeline.git.objects import (
     Commit,
@@ -126,8 +126,8 @@ class Repository:
         self._create_readers()
 
     def _create_readers(self) -> None:
-        self._odb = self._git.odb
-        self._tree_reader = TreeReader(partial(read_tree, self._odb))
+        self._odb = ObjectDatabase(self._git.odb)
+        self._tree_reader = TreeReader(self._odb.read_tree)
         user_file = find_user_attributes_file(dict(self.config))
         local_files = (self.common_dir / "info" / "attributes", *([user_file] if user_file else []))
         self._attributes = AttributeReader(self._git, self.root, local_files, self.read_file_at_head)
@@ -183,7 +183,8 @@ class Repository:
         """
         with suppress(pygit2.GitError, KeyError, ValueError):
             if "\0" not in revision:  # libgit2 would read only the text before it
-                return self._peel_to_commit(str(self._git.revparse_single(revision).id), revision)
+                target = self._odb.retry(self._git.revparse_single, revision)
+                return self._peel_to_commit(str(target.id), revision)
         return None
 
     def list_references(self) -> list[str]:
@@ -208,14 +209,9 @@ class Repository:
 
     def find_root_commit(self, sha: str) -> str:
         """Return the oldest commit of the first-parent history in this clone: a root, boundary or damaged commit."""
-        while True:
-            try:
-                parents = self._read_links(sha).parents
-            except UnreadableObject:
-                return sha
-            if not parents or not self.contains(parents[0]):
-                return sha
+        while (parents := self.read_parents(sha)) and self.contains(parents[0]):
             sha = parents[0]
+        return sha
 
     def contains(self, sha: str) -> bool:
         """Return whether the object exists in this clone."""
@@ -306,7 +302,7 @@ class Repository:
         return diff
 
     def _diff_with_libgit2(self, sha: str, old: str | None, new: str) -> Libgit2Diff:
-        return Libgit2Diff(sha, load_trees(self._git, old, new), self._blob_source)
+        return Libgit2Diff(sha, self._odb.retry(load_trees, self._git, old, new), self._blob_source)
 
     @property
     def _blob_source(self) -> BlobSource:
@@ -411,7 +407,7 @@ class Repository:
         cached_blob = self._blob_cache.get(sha)
         if cached_blob is not None:
             return cached_blob
-        blob = self._git[sha]
+        blob = self._odb.retry(self._git.__getitem__, sha)
         if not isinstance(blob, pygit2.Blob):
             raise KeyError(sha)
         if blob.size <= BLOB_CACHE_BYTES // 2:  # a larger blob would evict most of the others
@@ -432,7 +428,7 @@ class Repository:
     def _read_history(self, tip: str, hidden_commits: list[str]) -> dict[str, Parents]:
         """Return the parents of each commit that `tip` reaches and the hidden commits do not."""
         # libgit2's walk follows grafts, which are ignored everywhere else, and fails at a missing object.
-        with suppress(pygit2.GitError, KeyError, ValueError):
+        with suppress(pygit2.GitError, KeyError, ValueError, OSError):
             if not self._has_grafts:
                 walker = self._git.walk(tip, SortMode.NONE)
                 for sha in hidden_commits:

@@ -265,6 +265,21 @@ def test_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name:
         open_repository(repo.path)
 
 
+def test_branch_that_is_packed_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A branch file that `git gc` deletes during the check does not count as unreadable."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "a = 1\n")
+    access = os.access
+
+    def pack_first(path: Path, mode: int) -> bool:
+        if path.name == "main":
+            repo.git("pack-refs", "--all")
+        return access(path, mode)
+
+    monkeypatch.setattr(os, "access", pack_first)
+    assert find_unreadable_git_file(repo.path / ".git") is None
+
+
 def test_unreadable_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Objects that may not be read do not count as missing."""
     repo = Repo.create(tmp_path / "repo")

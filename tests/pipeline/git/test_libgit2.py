@@ -160,6 +160,30 @@ def test_a_config_that_includes_itself(repo: Repo) -> None:
     assert error.value.hint == "Run `git config --list` to see what is damaged."
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_repacked_objects(tmp_path: Path, is_damaged: bool) -> None:
+    """Objects are read after `git gc` deleted packs of a multi-pack-index. Those of a damaged pack are unreadable."""
+    repo = Repo.create(tmp_path / "repo")
+    shas = []
+    for number in range(2):
+        shas.append(repo.commit_file("a.py", f"a = {number}\n"))
+        repo.git("repack", "-d", "-q")
+    # libgit2 shares packs between repositories. This search opens their indexes, but not the packs.
+    first = open_repository(repo.path)
+    assert not first.contains("1" * 40)
+    repo.git("multi-pack-index", "write")
+    second = open_repository(repo.path)
+    if is_damaged:
+        for pack in repo.path.glob(".git/objects/pack/*.pack"):
+            pack.chmod(0o600)
+            pack.write_bytes(b"damaged")
+        with pytest.raises(UnreadableObject, match="invalid packfile"):
+            second.read_commit(shas[0])
+    else:
+        repo.git("gc", "--quiet", "--prune=now")
+        assert [second.read_commit(sha).sha for sha in shas] == shas
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to another user")
 def test_another_users_repository_needs_safe_directory(repo: Repo, tmp_path: Path) -> None:
     """Another user's repository is refused. After the command in the hint it opens, even with GIT_CONFIG_GLOBAL set."""
