@@ -207,7 +207,13 @@ class ConfigFile:
     def _replace_file(
         self, before: bytes | None, after: str, *, keeps_backup: bool, is_deletion: bool = False
     ) -> EditResult:
-        file_edit.create_private_directory(self.backup_directory)
+        try:
+            file_edit.create_private_directory(self.backup_directory)
+        except file_edit.FileAccessError as error:
+            raise file_edit.FileAccessError(
+                f"{self.path} was not changed, because it cannot be backed up. {error.message}",
+                hint="Set LINEAGE_HOME to a directory that you may write.",
+            ) from error
         lock = self.backup_directory / LOCK_FILE
         with locks.acquire_exclusive_lock(lock, Deadline.after(LOCK_WAIT_SECONDS, _build_wait_error)):
             if file_edit.read_file(self.path) != before:

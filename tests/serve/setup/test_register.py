@@ -36,6 +36,7 @@ from serve.setup.register import (
     format_snippet,
     register,
 )
+from tests.readonly_fs import make_read_only
 from tests.repos import Repo
 
 SERVER = Server("lineage", Path("/opt/bin/lineage-mcp"), environment={"LINEAGE_HOME": None})
@@ -259,6 +260,16 @@ def test_server_with_a_directory_named_like_a_program(file: Path, directory: str
     assert backup is not None and backup.read_text() == text
     with pytest.raises(ServerNameTaken):
         get_config_file(file).write(replace(SERVER, name="files", command=Path(directory)))
+
+
+def test_home_that_is_read_only(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no backup can be written, the file stays, and the error says so and names LINEAGE_HOME."""
+    backups = get_config_file(file).backup_directory
+    make_read_only(backups, monkeypatch)
+    with pytest.raises(FileAccessError, match=f"{file} was not changed.*{backups}.*read-only") as raised:
+        get_config_file(file).write(SERVER)
+    assert "Set LINEAGE_HOME" in raised.value.hint
+    assert not file.exists()
 
 
 @pytest.mark.parametrize("original", [None, "{}\n", '{\n  "mcpServers": {}\n}\n', '{\n  "x": 1\n}\n'])
