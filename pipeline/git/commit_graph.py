@@ -41,6 +41,7 @@ from pipeline.git.git_cli import (
     UnusableDirectory,
 )
 from pipeline.git.git_dir import find_file_blocking_commands
+from pipeline.git.libgit2 import list_default_user_files
 from pipeline.git.objects import Parents, collect_reachable, sort_topologically
 from pipeline.git.repository import Repository
 
@@ -203,13 +204,14 @@ def create_git_program(
     settings = _query_config(git, "--get-regexp", f"{FILTER_SETTING}|{FILE_SETTING}")
     names_and_values = [(name, value) for name, _, value in (entry.partition("\n") for entry in settings)]
     is_filter = re.compile(FILTER_SETTING).match
+    named_files = [(name, value) for name, value in names_and_values if value and not is_filter(name)]
     return replace(
         git,
         filter_settings=tuple(name for name, _ in names_and_values if is_filter(name)),
         blocking_file=find_file_blocking_commands(
             git.git_dir,
             git.root,
-            [(name, value) for name, value in names_and_values if value and not is_filter(name)],
+            [*named_files, *(("", str(file)) for file in list_default_user_files())],
         ),
     )
 

@@ -127,7 +127,7 @@ def build_blocking_file_error(file: Path, setting: str = "") -> DamagedRepositor
         )
     return DamagedRepository(
         f"{file} is no regular file, so git would wait for it forever.",
-        hint=f"See what it is. Remove it{setting_hint or ', or replace it with the file of a fresh clone'}.",
+        hint=f"See what it is. Remove it{setting_hint or ', or replace it with a regular file'}.",
     )
 
 

@@ -244,7 +244,7 @@ def find_file_blocking_commands(
     """Return a file that only some commands of git read, and that blocks them (`blocks_git`); usually None.
 
     The string is the name of the setting that names the file, or empty. `root`: the work tree; None for a bare
-    repository. `file_settings`: the settings that name a file.
+    repository. `file_settings`: the settings that name a file, with an empty name for a default file of the user.
     """
     common_dir = resolve_common_dir(git_dir)
     files = [

@@ -103,6 +103,9 @@ def check_git_dir(git_dir: Path) -> None:
 
     libgit2 would wait for the blocking file, and report the other one as missing or locked.
     """
+    user_files = _list_user_files((ConfigLevel.GLOBAL, ".gitconfig"), (ConfigLevel.XDG, "config"))
+    if blocking_user_file := next(filter(blocks_git, user_files), None):
+        raise build_blocking_file_error(blocking_user_file)
     if blocking_file := find_blocking_git_file(git_dir):
         # A file outside the git directories can only come from `include.path`.
         is_included = not {git_dir, resolve_common_dir(git_dir)} & set(blocking_file.parents)
@@ -142,6 +145,17 @@ def _check_work_tree(path: str) -> None:
         value = pygit2.Repository(git_dir, RepositoryOpenFlag.BARE).config["core.worktree"]
         if value and not (Path(git_dir) / value).is_dir():
             raise build_work_tree_error(Path(git_dir), value)
+
+
+def list_default_user_files() -> list[Path]:
+    """Return the paths where git looks for the user's attributes and ignore files if no setting names others."""
+    return _list_user_files((ConfigLevel.XDG, "attributes"), (ConfigLevel.XDG, "ignore"))
+
+
+def _list_user_files(*names: tuple[ConfigLevel, str]) -> list[Path]:
+    """Return the paths of files with these names in the user's directories; none for an unknown directory."""
+    directories = pygit2.settings.search_path
+    return [Path(directories[level], name) for level, name in names if directories[level]]
 
 
 def find_user_attributes_file(configuration: Mapping[str, str]) -> Path | None:

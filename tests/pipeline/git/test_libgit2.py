@@ -160,6 +160,26 @@ def test_a_config_that_includes_itself(repo: Repo) -> None:
     assert error.value.hint == "Run `git config --list` to see what is damaged."
 
 
+@pytest.mark.parametrize("name", [".gitconfig", "git/config", "git/attributes", "git/ignore"])
+def test_pipe_in_place_of_a_user_file(repo: Repo, tmp_path: Path, name: str) -> None:
+    """A pipe in place of a file of the user that git reads without a setting is named, and nothing waits for it."""
+    (tmp_path / "git").mkdir()
+    os.mkfifo(tmp_path / name)
+    program = (
+        "import sys, pathlib\nfrom tests.mindmap.workspaces import open_git\n"
+        "open_git(pathlib.Path(sys.argv[1])).run('blame', 'a.py')"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", program, str(repo.path)],
+        env=os.environ | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert f"DamagedRepository: {tmp_path / name} is no regular file" in process.stderr
+
+
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_repacked_objects(tmp_path: Path, is_damaged: bool) -> None:
     """Objects are read after `git gc` deleted packs of a multi-pack-index. Those of a damaged pack are unreadable."""
