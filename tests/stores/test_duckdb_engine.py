@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 
 import duckdb
@@ -27,3 +28,11 @@ def test_bound_values_without_searches_for_pandas(monkeypatch: pytest.MonkeyPatc
         rows = connection.execute("SELECT ?, ?", ["word", [1, 2]]).fetchall()
     assert rows == [("word", [1, 2])]
     assert searched == []
+
+
+def test_pandas_is_an_ordinary_missing_module() -> None:
+    """Other libraries learn that pandas is missing as usual: from an import, and from `find_spec`."""
+    assert duckdb_engine.MEMORY_LIMIT  # the import installs the finder
+    with pytest.raises(ModuleNotFoundError, match="No module named 'pandas'"):
+        importlib.import_module("pandas")
+    assert importlib.util.find_spec("pandas") is None
