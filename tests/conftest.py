@@ -44,6 +44,16 @@ def load_once(load_model: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arguments: (load if bundled == base.MODELS_DIR else load_model)(*arguments)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def user_directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep tests that set no directories of their own out of the developer's home."""
+    directory = tmp_path_factory.mktemp("user")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("LINEAGE_HOME", "MINDMAP_DATA_DIR", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
+            patch.setenv(name, str(directory / name.lower()))
+        yield
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Empty LINEAGE_HOME, and no daemon."""

@@ -120,3 +120,9 @@ def test_library_settings_precede_imports() -> None:
         [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "system"
+
+
+def test_tests_have_their_own_directories() -> None:
+    """A test that sets no directories writes into no index and no map of the developer."""
+    settings, defaults = config.load_settings(), config.load_settings({})
+    assert settings.home != defaults.home and settings.maps_dir != defaults.maps_dir
