@@ -159,9 +159,9 @@ class ModelCache:
         """Return the encoder, which loads its model at the first text."""
         with self._lock:
             if name not in self._encoders:
-                from pipeline.encoders.base import create_bundled_encoder
+                from pipeline.encoders.base import create_query_encoder
 
-                self._encoders[name] = create_bundled_encoder(name)
+                self._encoders[name] = create_query_encoder(name)
             return self._encoders[name]
 
     def get_cross_encoder(self, precision: Precision) -> CrossEncoder:

@@ -178,9 +178,9 @@ def _encode(model: str | None, text: str) -> list[float]:
 
 @cache
 def _get_encoder(name: EncoderName) -> Encoder:
-    from pipeline.encoders.base import create_bundled_encoder
+    from pipeline.encoders.base import create_query_encoder
 
-    return create_bundled_encoder(name)
+    return create_query_encoder(name)
 
 
 def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path) -> NamedRepository:

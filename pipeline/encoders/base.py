@@ -1,4 +1,6 @@
-"""Encoder protocol, bundled int8 MiniLM encoder on ONNX Runtime, and functions to load and check bundled models.
+"""Encoder protocol, bundled MiniLM encoders on ONNX Runtime, and functions to load and check bundled models.
+
+Two MiniLM encoders have one vector space: one encodes the texts of an index in int8, the other encodes questions.
 
 The model runs once for each text, without padding and on one thread; callers encode in several threads at once. Dynamic
 quantization scales the activations of a whole run, so in a batch the vector of a text would depend on the other texts.
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
+    from pipeline.encoders.onnx_graph import TokenEmbeddings
+
 
 MODELS_DIR: Final = Path(__file__).parent / "models"
 
@@ -36,6 +40,11 @@ STATIC_MODEL: Final = "static/2"
 # Length to which texts are cut before they are tokenized. The model reads 256 tokens, about 1,000 characters of code.
 # The tokenizer would read the whole text, and a commit message can have a megabyte.
 MAX_TEXT_CHARACTERS: Final = 4_096
+
+# Files of the two MiniLM encoders. A new `QUERY_ENCODER_FILE` needs no new version of the vector space, because it only
+# encodes questions, whose vectors are not stored.
+ENCODER_FILE: Final = "minilm.onnx"
+QUERY_ENCODER_FILE: Final = "query.npz"
 
 # Checksums of the bundled files, in the format of `sha256sum --check`, so that users can check the files with it.
 CHECKSUM_FILE: Final = "SHA256SUMS"
@@ -113,6 +122,19 @@ class OnnxEncoder(LazyEncoder):
         return get_shared_encoder, ()
 
 
+class OnnxQueryEncoder(LazyEncoder):
+    """Bundled MiniLM encoder of questions, trained to give a question a vector near the changes that answer it.
+
+    Its vectors are comparable with those of `OnnxEncoder`. It computes in FP32, because with int8 weights the mean
+    cosine to FP32 is 0.95: a short question has few tokens to average rounding errors over.
+    """
+
+    name: Final = EMBEDDING_MODEL
+
+    def __init__(self) -> None:
+        super().__init__(lambda: load_query_model())
+
+
 @dataclass(frozen=True, slots=True)
 class _Model:
     """Loaded MiniLM model."""
@@ -131,7 +153,38 @@ class _Model:
 
 def load_model() -> _Model:
     """Load the bundled model and its tokenizer."""
-    return _Model(load_tokenizer(), create_session(MODELS_DIR / "minilm.onnx"))
+    return _Model(load_tokenizer(), create_session(MODELS_DIR / ENCODER_FILE))
+
+
+@dataclass(frozen=True, slots=True)
+class _QueryModel:
+    """Loaded query encoder."""
+
+    tokenizer: Tokenizer
+    embeddings: TokenEmbeddings
+    session: InferenceSession
+
+    def embed(self, text: str) -> NDArray[np.float32]:
+        import numpy as np
+
+        tokens = np.array([self.tokenizer.encode(sanitize_text(text)).ids], np.int64)
+        count = tokens.shape[1]
+        inputs = {
+            "token_embeddings": self.embeddings.look_up(tokens),
+            "padding_bias": np.zeros((1, 1, 1, count), np.float32),
+            "token_mask": np.ones((1, 1, count), np.float32),
+        }
+        (sums,) = self.session.run(None, inputs)
+        vector: NDArray[np.float32] = sums[0, 0] / np.linalg.norm(sums[0, 0])
+        return vector
+
+
+def load_query_model() -> _QueryModel:
+    """Load the bundled query encoder and its tokenizer."""
+    from pipeline.encoders.onnx_graph import TokenEmbeddings, build_fp32_model, load_weights
+
+    graph = build_fp32_model(load_weights(MODELS_DIR / QUERY_ENCODER_FILE))
+    return _QueryModel(load_tokenizer(), TokenEmbeddings.load_bundled(), create_session(graph))
 
 
 @cache
@@ -206,3 +259,8 @@ def create_bundled_encoder(name: EncoderName) -> Encoder:
     from pipeline.encoders.static import StaticEncoder  # here, because it imports this module
 
     return StaticEncoder() if name is EncoderName.STATIC else OnnxEncoder()
+
+
+def create_query_encoder(name: EncoderName) -> Encoder:
+    """Create the encoder of questions to an index that was built with this encoder. It runs on the CPU."""
+    return create_bundled_encoder(name) if name is EncoderName.STATIC else OnnxQueryEncoder()

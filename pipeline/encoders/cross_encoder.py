@@ -156,12 +156,12 @@ def load_model(precision: Precision) -> _Model:
     from pipeline.encoders.onnx_graph import (
         TokenEmbeddings,
         build_cross_encoder,
-        load_cross_encoder_weights,
+        load_weights,
     )
 
     file = base.MODELS_DIR / CROSS_ENCODER_FILE
     try:
-        graph = build_cross_encoder(load_cross_encoder_weights(file), precision)
+        graph = build_cross_encoder(load_weights(file), precision)
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise DamagedModel(
             f"The cross-encoder cannot be read: {file} is damaged or missing.",

@@ -2,9 +2,10 @@
 
 - `TransformerGraph`: builder of transformer layers. Subclasses supply the weights and the matrix product.
 - `TokenEmbeddings`: lookup of token embeddings in NumPy, for the FP32 encoder and the cross-encoder.
-- `build_fp32_model`: the bundled encoder with FP32 weights, for GPUs and NPUs. It is computed from the bundled int8
-  file, so nothing is downloaded. Token lookup and normalization are done in NumPy, so that every node runs on every
-  execution provider. The bytes of the model are the same on every machine, and their digest is checked.
+- `build_fp32_model`: an encoder with FP32 weights: the query encoder; and for GPUs and NPUs the encoder of texts, whose
+  weights are computed from the bundled int8 file, so nothing is downloaded. Token lookup and normalization are done in
+  NumPy, so that every node runs on every execution provider. The bytes of the model are the same on every machine, and
+  the digest of the encoder of texts is checked.
 - `build_cross_encoder`: the bundled cross-encoder in full precision or int8. Question and text pass the first layers
   separately and the last layers together. MaxSim is the weighted mean, over the question's tokens, of the best cosine
   with a token of the text (late interaction: Khattab and Zaharia, 2020). The score combines MaxSim before the last
@@ -38,7 +39,6 @@ from pipeline.encoders.minilm import (
 from pipeline.encoders.onnx_file import Node, Tensors, read_constants, serialize_model
 from pipeline.options import Precision
 
-ENCODER_FILE: Final = "minilm.onnx"
 # Version of ONNX's operators: the first one with LayerNormalization.
 OPSET: Final = 17
 # Tensors with an older name in the file of the cross-encoder: name in the file -> name in this module.
@@ -174,7 +174,7 @@ class TokenEmbeddings:
     @classmethod
     def load_bundled(cls) -> TokenEmbeddings:
         """Load the embeddings of the bundled encoder."""
-        tensors = read_constants((base.MODELS_DIR / ENCODER_FILE).read_bytes())
+        tensors = read_constants((base.MODELS_DIR / base.ENCODER_FILE).read_bytes())
         # Without the copies, these views would hold the whole file in memory.
         return cls(*(tensors[name].copy() for name in ("words", "words_scale", "positions")))
 
@@ -186,7 +186,7 @@ class TokenEmbeddings:
 
 @dataclass(frozen=True, slots=True)
 class _Fp32Graph(TransformerGraph):
-    """Builder of the bundled encoder's layers with FP32 weights. `source`: tensors of the bundled int8 file."""
+    """Builder of an encoder's layers with FP32 weights. `source`: weights as `read_encoder_weights` returns them."""
 
     source: Tensors = field(default_factory=dict)
 
@@ -194,23 +194,46 @@ class _Fp32Graph(TransformerGraph):
         return self.source[name]
 
     def add_linear(self, x: str, name: str, label: str) -> str:
-        # The int8 file has the weights of each input channel multiplied by a factor, and in `.divisor` the factor's
-        # reciprocal. Key and value have the factors of the query.
-        parent, _, part = name.rpartition(".")
-        reciprocals = self.source[f"{parent}.{'query' if part in ('key', 'value') else part}.divisor"]
-        weights = self.source[f"{name}.weight"].astype(np.float32) * self.source[f"{name}.scale"]
-        matrix = self.add_constant(f"{name}.matrix", weights * reciprocals[:, None])
+        matrix = self.add_constant(f"{name}.matrix", self.source[f"{name}.weight"].T)
         product = self.add_node("MatMul", [x, matrix], f"{label}.product")
         return self.add_node("Add", [product, self.add_model_tensor(f"{name}.bias")], label)
 
 
-def build_fp32_model() -> bytes:
-    """Return the serialized FP32 model.
+def read_encoder_weights() -> Tensors:
+    """Read the weights of the bundled int8 encoder, as FP32, under their names in the original model."""
+    tensors = read_constants((base.MODELS_DIR / base.ENCODER_FILE).read_bytes())
+    weights = {
+        name: value for name, value in tensors.items() if ".LayerNorm." in name or name.endswith(".bias")
+    }
+    for name in tensors:
+        if name.endswith(".scale"):
+            layer = name.removesuffix(".scale")
+            weights[f"{layer}.weight"] = _dequantize_matrix(tensors, layer).T
+    positions = tensors["positions"]  # the sum of the embeddings of the position and of token type 0
+    return weights | {
+        "embeddings.word_embeddings.weight": tensors["words"].astype(np.float32) * tensors["words_scale"],
+        "embeddings.position_embeddings.weight": positions,
+        "embeddings.token_type_embeddings.weight": np.zeros_like(positions[:1]),
+    }
+
+
+def _dequantize_matrix(tensors: Tensors, name: str) -> NDArray[np.float32]:
+    """Return the FP32 matrix of a linear layer, inputs as rows. `tensors`: tensors of the bundled int8 file."""
+    # The int8 file has the weights of each input channel multiplied by a factor, and in `.divisor` the factor's
+    # reciprocal. Key and value have the factors of the query.
+    parent, _, part = name.rpartition(".")
+    reciprocals = tensors[f"{parent}.{'query' if part in ('key', 'value') else part}.divisor"]
+    weights = tensors[f"{name}.weight"].astype(np.float32) * tensors[f"{name}.scale"]
+    return np.asarray(weights * reciprocals[:, None], np.float32)
+
+
+def build_fp32_model(weights: Tensors) -> bytes:
+    """Return the serialized FP32 model of an encoder. `weights`: as `read_encoder_weights` returns them.
 
     Inputs: `token_embeddings`, from `TokenEmbeddings`; `padding_bias`, 0 for each token and PADDING_BIAS for padding;
     `token_mask`, 1 for each token and 0 for padding. Output: `sum`, the sum of each text's token vectors.
     """
-    graph = _Fp32Graph(is_padded=True, source=read_constants((base.MODELS_DIR / ENCODER_FILE).read_bytes()))
+    graph = _Fp32Graph(is_padded=True, source=weights)
     graph.add_shared_constants()
     x = graph.add_layer_norm("token_embeddings", "embeddings.LayerNorm")
     for layer in range(LAYER_COUNT):
@@ -230,8 +253,8 @@ def build_fp32_model() -> bytes:
     )
 
 
-def load_cross_encoder_weights(file: Path) -> Tensors:
-    """Load the tensors of a cross-encoder from an `.npz` file, as float32."""
+def load_weights(file: Path) -> Tensors:
+    """Load the tensors of the cross-encoder or of the query encoder from an `.npz` file, as float32."""
     with file.open("rb") as stream, np.load(stream) as arrays:
         return {_OLD_NAMES.get(name, name): arrays[name].astype(np.float32) for name in arrays.files}
 

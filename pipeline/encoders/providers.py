@@ -185,7 +185,7 @@ def _write_fp32_model(file: Path) -> None:
 
     draft = file.with_name(f"{FP32_FILE}.draft")
     with open(draft, "wb", opener=_open_private) as stream:
-        stream.write(onnx_graph.build_fp32_model())
+        stream.write(onnx_graph.build_fp32_model(onnx_graph.read_encoder_weights()))
         stream.flush()
         os.fsync(stream.fileno())
     draft.replace(file)

@@ -3,8 +3,7 @@
 Static encoder:
 
 - `word_bags`: command that extracts bags of words from repositories
-- `static_vocabulary`: command that writes the vocabulary with its initial vectors
-- `static_dataset`: (query, text) examples from word bags
+- `static_dataset`: command that writes the vocabulary with its initial vectors; (query, text) examples from word bags
 - `train_static`: command that trains the word table
 
 Encoder and cross-encoder:
@@ -14,6 +13,10 @@ Encoder and cross-encoder:
 - `list_training`: reader of the mined lists of one repository, training batches and training loop of both networks
 - `torch_models`: both networks in PyTorch
 - `train_networks`: command that trains the encoder or the cross-encoder
+
+Query encoder:
+
+- `train_query_encoder`: command that trains it on questions about commits (`questions.tsv`)
 
 All models:
 

@@ -310,14 +310,14 @@ def _is_changelog(path: str) -> bool:
     )
 
 
-def build_change_text(hunk: Hunk, lines: str) -> str:
-    """Return the semantic text of a hunk without the commit message. `lines`: changed lines to include.
+def build_change_text(hunk: Hunk, lines: str, message: str = "") -> str:
+    """Return the semantic text of a hunk. `lines`: changed lines to include. `message`: commit message to include.
 
     Symbols come from the text that git writes after `@@`, without parsing the file.
     """
     header_names = (_HEADER_NAME.search(part.section_heading) for part in hunk.parts)
     return build_semantic_text(
-        message="",
+        message=message,
         path=hunk.file_path,
         language=detect_language(hunk.file_path),
         symbols=list(dict.fromkeys(match.group() for match in header_names if match)),
@@ -351,7 +351,7 @@ def read_commit_texts(path: Path, max_count: int, seed: int) -> list[CommitText]
 
 def _extract_commit_text(sample: CommitSample) -> CommitText | None:
     """Return the texts of a commit; None if no change has enough words."""
-    texts = [_build_hunk_text(hunk) for hunk in sample.sample_hunks(MAX_HUNKS)]
+    texts = [build_hunk_text(hunk) for hunk in sample.sample_hunks(MAX_HUNKS)]
     changes = tuple(text for text in texts if len(count_terms(text)) >= MIN_DISTINCT_WORDS)
     if not changes:
         return None
@@ -367,8 +367,10 @@ def _extract_commit_text(sample: CommitSample) -> CommitText | None:
     )
 
 
-def _build_hunk_text(hunk: Hunk) -> str:
-    return build_change_text(hunk, hunk.added_text[:MAX_CHANGE_CHARS] or hunk.removed_text[:MAX_CHANGE_CHARS])
+def build_hunk_text(hunk: Hunk, message: str = "") -> str:
+    """Return the semantic text of a hunk with at most MAX_CHANGE_CHARS of its changed lines."""
+    lines = hunk.added_text[:MAX_CHANGE_CHARS] or hunk.removed_text[:MAX_CHANGE_CHARS]
+    return build_change_text(hunk, lines, message)
 
 
 def _iter_changelog_lines(hunks: list[Hunk]) -> Iterator[str]:

@@ -29,8 +29,8 @@ from pipeline.training.static_dataset import (
     Bags,
     Ints,
     StaticTrainingSet,
+    select_vocabulary,
 )
-from pipeline.training.static_vocabulary import select_vocabulary
 from pipeline.training.word_bags import BagKind
 from stores.compatibility import EMBEDDING_DIMENSION
 from stores.errors import LineageError
@@ -40,7 +40,7 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 
 logger = logging.getLogger(__name__)
 
-# Number of hash buckets for words without their own row; a power of 2. MAX_WORDS (`static_vocabulary`) + BUCKET_COUNT =
+# Number of hash buckets for words without their own row; a power of 2. MAX_WORDS (`static_dataset`) + BUCKET_COUNT =
 # 65,536, so a row number fits in 16 bits.
 BUCKET_COUNT: Final = 16_384
 BLOCKS_PER_STEP: Final = 4
@@ -423,7 +423,7 @@ def _build_parser() -> argparse.ArgumentParser:
         "--initial-vectors",
         type=Path,
         metavar="FILE",
-        help="file with initial vectors, written by `static_vocabulary`",
+        help="file with initial vectors, written by `static_dataset`",
     )
     parser.add_argument("--rate", type=float, default=VECTOR_LEARNING_RATE)
     return parser

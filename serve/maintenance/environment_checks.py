@@ -15,7 +15,7 @@ from shlex import quote
 from typing import Any, Final
 
 from pipeline.encoders import base
-from pipeline.encoders.base import create_bundled_encoder
+from pipeline.encoders.base import create_bundled_encoder, create_query_encoder
 from pipeline.encoders.cross_encoder import ChangeText, CrossEncoder
 from pipeline.git import commit_graph, git_cli
 from pipeline.git.errors import REFETCH_COMMAND, DamagedRepository, UnreadableObject
@@ -195,7 +195,7 @@ def check_model_files(_: CheckContext) -> Iterator[CheckResult]:
 
 
 def check_encoder(_: CheckContext) -> Iterator[CheckResult]:
-    """Check that the sentence encoder loads and places similar texts closer together."""
+    """Check that both MiniLM encoders load and place similar texts closer together."""
     yield _check_embedding("encoder", EncoderName.MINILM)
 
 
@@ -217,10 +217,13 @@ def check_cross_encoder(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def _check_embedding(name: str, encoder_name: EncoderName) -> CheckResult:
+    """Encode one of two similar texts as a question, and the other texts as those of an index."""
     encoder = create_bundled_encoder(encoder_name)
-    first, second, unrelated = encoder.encode([*_SIMILAR_TEXTS, _UNRELATED_TEXT])
-    is_unit_vector = abs(float(first @ first) - 1) <= LENGTH_TOLERANCE
-    if is_unit_vector and first @ second > first @ unrelated:  # False for NaN
+    question, similar_text = _SIMILAR_TEXTS
+    [query] = create_query_encoder(encoder_name).encode([question])
+    similar, unrelated = encoder.encode([similar_text, _UNRELATED_TEXT])
+    is_unit_vector = abs(float(query @ query) - 1) <= LENGTH_TOLERANCE
+    if is_unit_vector and query @ similar > query @ unrelated:  # False for NaN
         return report_ok(name, f"{encoder.name}, {encoder.dimension} dimensions; vectors are plausible")
     return report_problem(name, "its vectors are wrong on this machine", REINSTALL_HINT)
 

@@ -202,10 +202,10 @@ class RerankInputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateFeatures:
-    """Features of candidates. Each field except `rerank_inputs` has an element or row for each candidate.
+    """Features of candidates. Each field but the last two has an element or row for each candidate.
 
     The columns of `matrix` are `FEATURES`. `commits` has the sha of the commit. `has_message` is True if the commit
-    message is informative. The columns of `literal_matches` are `LITERAL_HINTS`.
+    message is informative. The columns of `literal_matches` are `LITERAL_HINTS`. `is_question`: as in `Query`.
     """
 
     matrix: Floats
@@ -214,6 +214,7 @@ class CandidateFeatures:
     has_message: Bools
     literal_matches: Bools
     rerank_inputs: RerankInputs
+    is_question: bool
 
     def select(self, indices: Sequence[int]) -> CandidateFeatures:
         """Return the features of the candidates at these indices."""
@@ -228,6 +229,7 @@ class CandidateFeatures:
             self.has_message[indices],
             self.literal_matches[indices],
             replace(self.rerank_inputs, load_changes=load_changes),
+            self.is_question,
         )
 
     @classmethod
@@ -250,6 +252,7 @@ class CandidateFeatures:
             np.concatenate([group.has_message for group in groups]),
             np.concatenate([group.literal_matches for group in groups]),
             RerankInputs(groups[0].rerank_inputs.question, load_changes),
+            groups[0].is_question,
         )
 
 
@@ -298,6 +301,7 @@ def compute_features(
         has_message=np.array([len(terms) >= MIN_MESSAGE_WORDS for terms in message_terms], np.bool_),
         literal_matches=_match_literal_hints(results)[positions],
         rerank_inputs=build_rerank_inputs(query.text, results.details, candidates),
+        is_question=query.is_question,
     )
 
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.encoders.base import Encoder, create_bundled_encoder
+from pipeline.encoders.base import Encoder, create_query_encoder
 from pipeline.git.repository import Repository, open_repository
 from pipeline.interrupts import check_cancelled
 from pipeline.options import EncoderName
@@ -94,7 +94,7 @@ def find_pattern(
     path: Path,
     home: Path,
     *,
-    load_encoder: Callable[[EncoderName], Encoder] = create_bundled_encoder,
+    load_encoder: Callable[[EncoderName], Encoder] = create_query_encoder,
     reranker: Reranker | None = None,
     now: datetime | None = None,
 ) -> FindAnswer:
@@ -129,7 +129,7 @@ class PatternSearcher:
         self,
         home: Path,
         *,
-        load_encoder: Callable[[EncoderName], Encoder] = create_bundled_encoder,
+        load_encoder: Callable[[EncoderName], Encoder] = create_query_encoder,
         max_bytes: int = MAX_BYTES,
         reader_pools: ReaderPools | None = None,
     ) -> None:

@@ -33,6 +33,7 @@ from serve.find_types import (
 )
 from serve.search.query_hints import (
     EMPTY_CONTEXT,
+    FUNCTION_WORDS,
     LANGUAGES,
     Hints,
     RepositoryContext,
@@ -53,6 +54,7 @@ class Query:
     - `retrieval_profile`: parameters of the search. `query_profile`: description of the intent for the user.
     - `k`: number of commits to return.
     - `now`: time from which ages count.
+    - `is_question`: whether the query has function words, as questions and sentences do and lists of words do not.
     - `modifier`: set for questions about an origin or a removal.
     - `referring_commits`: commits that belong to the issues and pull requests that the query names. Their hits come
       first.
@@ -68,6 +70,7 @@ class Query:
     query_profile: QueryProfile
     k: int
     now: datetime
+    is_question: bool = True
     modifier: Modifier | None = None
     referring_commits: frozenset[str] = frozenset()
 
@@ -110,6 +113,7 @@ def parse_query(request: FindRequest, now: datetime, context: RepositoryContext)
         ),
         k=clamp_limit(request.k),
         now=now,
+        is_question=not FUNCTION_WORDS.isdisjoint(count_terms(hints.text)),
         modifier=classification.modifier,
         referring_commits=referring_commits,
     )

@@ -22,32 +22,62 @@ from serve.search.features import FEATURES, READ_COMMITS, CandidateFeatures, Mat
 from serve.search.retrieval import Candidate
 from stores.snapshot import Floats
 
-# Learned by `python -m tests.eval.learn`. The last four were chosen on the questions for development. See "How the
-# reranker was trained" in serve/README.md.
-FEATURE_WEIGHTS: Final = {
-    "hunk similarity": 2.754,
-    "hunk similarity, whitened": 3.720,
-    "message similarity": 1.985,
-    "BM25": 2.131,
-    "matched words": 2.136,
-    "matched words in subject": 0.327,
-    "matched word pairs in message": 2.272,
-    "matched identifiers": 1.838,
-    "matched words in path": 0.707,
-    "similarity of other files": 2.0,
-    "file of requested role": 0.7,
-    "subject as asked": 1.2,
-    "removed lines": 1.6,
-}
-FEATURE_BIAS: Final = -8.3
+
+@dataclass(frozen=True, slots=True)
+class LogisticModel:
+    """Logistic regression: a weight for each feature, and the bias of the logit."""
+
+    weights: Mapping[str, float]
+    bias: float
+
+
+# Learned by `python -m tests.eval.learn`, then fitted to the questions for development: see "How the reranker was
+# trained" in serve/README.md.
+QUESTION_MODEL: Final = LogisticModel(
+    {
+        "hunk similarity": 5.05,
+        "hunk similarity, whitened": 2.62,
+        "message similarity": 1.51,
+        "BM25": 2.69,
+        "matched words": 1.56,
+        "matched words in subject": 0.0,
+        "matched word pairs in message": 0.15,
+        "matched identifiers": 2.55,
+        "matched words in path": 0.76,
+        "similarity of other files": 1.13,
+        "file of requested role": 0.79,
+        "subject as asked": 0.63,
+        "removed lines": 1.32,
+    },
+    bias=-7.47,
+)
+# For queries without function words, which are often words of a subject. Fitted to words of subjects.
+KEYWORD_MODEL: Final = LogisticModel(
+    {
+        "hunk similarity": 3.11,
+        "hunk similarity, whitened": 4.03,
+        "message similarity": 3.26,
+        "BM25": 3.90,
+        "matched words": 3.86,
+        "matched words in subject": 3.79,
+        "matched word pairs in message": 3.52,
+        "matched identifiers": 2.25,
+        "matched words in path": 0.82,
+        "similarity of other files": 2.16,
+        "file of requested role": 0.74,
+        "subject as asked": 1.50,
+        "removed lines": 2.29,
+    },
+    bias=-15.62,
+)
 # Weight of the cross-encoder's score in the logit.
 CROSS_ENCODER_WEIGHT: Final = 0.1
 # Mean score of the cross-encoder. It leaves a probability unchanged.
 CROSS_ENCODER_MEAN: Final = 14.0
 
-# Hits below this probability are weak. The best hit is weak for 1 in 7 of the questions for development (tests/eval)
-# that have an answer, and for 4 in 7 of those that have none.
-WEAK_PROBABILITY: Final = 0.05
+# Hits below this probability are weak. The best hit is weak for 1 in 6 of the questions for development (tests/eval)
+# that have an answer, and for half of those that have none.
+WEAK_PROBABILITY: Final = 0.1
 # Added to the logit of a candidate for each literal hint that it has: a probability of 0.5 becomes 0.82, 0.1 becomes
 # 0.33. Hints are not filters, so a much likelier candidate without them still comes first.
 LITERAL_BOOST: Final = 1.5
@@ -100,7 +130,7 @@ class FeatureReranker:
     """Logistic regression over the features. It loads no model."""
 
     def predict(self, features: CandidateFeatures) -> Floats:
-        """Return the probabilities by `FEATURE_WEIGHTS`."""
+        """Return the probabilities by `QUESTION_MODEL` or `KEYWORD_MODEL`."""
         return _to_probabilities(_compute_logits(features))
 
 
@@ -142,9 +172,10 @@ class CrossEncoderReranker:
 
 
 def _compute_logits(features: CandidateFeatures) -> Floats:
-    weights = np.array([FEATURE_WEIGHTS[feature] for feature in FEATURES])
+    model = QUESTION_MODEL if features.is_question else KEYWORD_MODEL
+    weights = np.array([model.weights[feature] for feature in FEATURES])
     # Not a matrix product, because its results for equal rows can differ in the last bit, so ties would not stay ties.
-    return np.asarray((features.matrix * weights).sum(axis=1) + FEATURE_BIAS)
+    return np.asarray((features.matrix * weights).sum(axis=1) + model.bias)
 
 
 def _to_probabilities(logits: Floats) -> Floats:

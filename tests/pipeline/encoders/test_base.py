@@ -26,6 +26,7 @@ from pipeline.encoders.base import (
     MAX_TEXT_CHARACTERS,
     MODELS_DIR,
     OnnxEncoder,
+    OnnxQueryEncoder,
     create_bundled_encoder,
 )
 from pipeline.options import EncoderName
@@ -97,6 +98,26 @@ def test_a_change_is_near_its_purpose(encoder: OnnxEncoder) -> None:
     )
     cosines = descriptions @ changes.T
     assert cosines.diagonal().min() > cosines[[0, 1], [1, 0]].max() + 0.1
+
+
+def test_a_question_is_near_the_change_that_answers_it(encoder: OnnxEncoder) -> None:
+    """The encoder of questions shares the vector space: each question is nearest to the change that answers it."""
+    questions = OnnxQueryEncoder().encode(
+        [
+            "why does a slow server no longer block us forever?",
+            "when did menus start to follow the reader's language?",
+            "how do we undo half of a failed write?",
+        ]
+    )
+    changes = encoder.encode(
+        [
+            "Add a timeout to connections\ndef connect(timeout=5):\n    sock.settimeout(timeout)",
+            "Translate templates\ndef render(template, locale):\n    return translated(template, locale)",
+            "Roll back on errors\nexcept Exception:\n    connection.rollback()\n    raise",
+        ]
+    )
+    assert OnnxQueryEncoder().name == encoder.name
+    assert (questions @ changes.T).argmax(1).tolist() == [0, 1, 2]
 
 
 def test_vectors_are_deterministic(texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

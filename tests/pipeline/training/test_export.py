@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from pipeline.encoders import cross_encoder, onnx_graph
-from pipeline.encoders.base import MODELS_DIR
-from pipeline.encoders.minilm import HIDDEN_SIZE, LAYER_COUNT
+from pipeline.encoders.base import ENCODER_FILE, MODELS_DIR, OnnxEncoder, load_tokenizer
+from pipeline.encoders.minilm import HIDDEN_SIZE, LAYER_COUNT, MAX_EMBEDDING_CODE, NumpyMiniLM, quantize
+from pipeline.encoders.onnx_file import read_constants
 from pipeline.encoders.static import StaticEncoder
 from pipeline.training import export
 from pipeline.training.export import (
@@ -49,9 +50,21 @@ def test_write_static_model(tmp_path: Path) -> None:
     assert reduced @ reduced.T == pytest.approx(wide @ wide.T, abs=0.05)
 
 
+def test_bundled_weights() -> None:
+    """The weights read back from the bundled int8 file give nearly its vectors, and quantize to its codes again."""
+    weights = onnx_graph.read_encoder_weights()
+    tokens = load_tokenizer().encode("Add a timeout to connections").ids
+    [bundled_vector] = OnnxEncoder().encode(["Add a timeout to connections"])
+    assert NumpyMiniLM(weights).embed(tokens) @ bundled_vector > 0.99
+    codes, scales = quantize(weights["embeddings.word_embeddings.weight"], 1, MAX_EMBEDDING_CODE)
+    tensors = read_constants((MODELS_DIR / ENCODER_FILE).read_bytes())
+    assert np.array_equal(codes, tensors["words"])
+    assert scales == pytest.approx(tensors["words_scale"])
+
+
 def test_file_tensors() -> None:
     """Each tensor of a checkpoint gets its name in the bundled file, as float16."""
-    bundled = onnx_graph.load_cross_encoder_weights(MODELS_DIR / cross_encoder.CROSS_ENCODER_FILE)
+    bundled = onnx_graph.load_weights(MODELS_DIR / cross_encoder.CROSS_ENCODER_FILE)
     modules = [*OTHER_MODULES, *(f"layers.{layer}.{name}" for layer in range(3) for name in LAYER_MODULES)]
     names = ["side", "scale", *(f"{module}.{part}" for module in modules for part in ("weight", "bias"))]
     state = {name: float(number) for number, name in enumerate(names)}

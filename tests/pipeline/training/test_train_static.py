@@ -15,8 +15,7 @@ from pipeline.git.objects import Commit
 from pipeline.git.repository import open_repository
 from pipeline.training import train_static
 from pipeline.training.commit_sampling import is_informative, split_message
-from pipeline.training.static_dataset import NO_BAG, StaticTrainingSet
-from pipeline.training.static_vocabulary import select_vocabulary
+from pipeline.training.static_dataset import NO_BAG, StaticTrainingSet, select_vocabulary
 from pipeline.training.train_static import compute_mean_reciprocal_rank
 from pipeline.training.word_bags import (
     BagDataset,

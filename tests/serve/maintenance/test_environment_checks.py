@@ -32,6 +32,7 @@ from tests.serve.maintenance.helpers import OK, PROBLEM, WARNING, run_checks
     ("name", "encoder"),
     [
         ("minilm.onnx", "encoder"),
+        ("query.npz", "encoder"),
         ("tokenizer.json", "encoder"),
         ("static.npz", "encoder static"),
         ("cross.npz", "cross-encoder"),
@@ -64,7 +65,7 @@ def test_encoder_with_wrong_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         name, dimension = real.name, real.dimension
 
         def encode(self, texts: list[str]) -> object:
-            return real.encode(texts)[[0, 2, 1]]
+            return real.encode(texts)[::-1]
 
     monkeypatch.setattr(environment_checks, "create_bundled_encoder", lambda _: SwappedEncoder())
     results = run_checks(tmp_path, {"encoder": environment_checks.check_encoder})

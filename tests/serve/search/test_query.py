@@ -203,6 +203,20 @@ def test_modifiers(text: str, modifier: Modifier | None) -> None:
     assert (classification.retrieval_profile.recency_weight == 0) == is_origin
 
 
+@pytest.mark.parametrize(
+    ("text", "is_question"),
+    [
+        ("how did we add a timeout", True),
+        ("the socket waits forever", True),
+        ("add socket timeout", False),
+        ("open redirect", False),
+    ],
+)
+def test_questions_have_function_words(text: str, is_question: bool) -> None:
+    """A text with function words is a question, also if the search leaves all of them out."""
+    assert parse(text).is_question is is_question
+
+
 def test_recency_weight_of_bug_fixes() -> None:
     """Bug-fix intent multiplies the recency weight by 1.5."""
     assert query.PROFILES[Intent.BUG_FIX].recency_weight == pytest.approx(0.05 * 1.5)

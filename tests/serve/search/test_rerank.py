@@ -73,7 +73,9 @@ def load_changes(rows: Sequence[int]) -> list[ChangeText]:
     return [ChangeText("", str(row)) for row in rows]
 
 
-def make_features(rows: Floats, commits: Sequence[str] = ()) -> CandidateFeatures:
+def make_features(
+    rows: Floats, commits: Sequence[str] = (), *, is_question: bool = True
+) -> CandidateFeatures:
     return CandidateFeatures(
         rows,
         tuple(commits or map(str, range(len(rows)))),
@@ -81,13 +83,26 @@ def make_features(rows: Floats, commits: Sequence[str] = ()) -> CandidateFeature
         np.arange(len(rows)) % 2 == 0,
         np.zeros((len(rows), len(LITERAL_HINTS)), np.bool_),
         RerankInputs("anything", load_changes),
+        is_question=is_question,
     )
 
 
-def test_every_feature_has_a_weight() -> None:
+@pytest.mark.parametrize("model", [rerank.QUESTION_MODEL, rerank.KEYWORD_MODEL])
+def test_every_feature_has_a_weight(model: rerank.LogisticModel) -> None:
     """Every feature has a weight, and no weight is negative."""
-    assert tuple(rerank.FEATURE_WEIGHTS) == FEATURES
-    assert min(rerank.FEATURE_WEIGHTS.values()) > 0 > rerank.FEATURE_BIAS
+    assert tuple(model.weights) == FEATURES
+    assert min(model.weights.values()) >= 0 > model.bias
+
+
+def test_keywords_have_weights_of_their_own() -> None:
+    """A pair of matched words in the message counts more for a list of words than for a question."""
+    rows = np.zeros((2, len(FEATURES)))
+    rows[1, FEATURES.index("matched word pairs in message")] = 1
+    gains = []
+    for is_question in (True, False):
+        without, with_pair = FeatureReranker().predict(make_features(rows, is_question=is_question))
+        gains.append(with_pair / without)
+    assert 1 < gains[0] < 2 < gains[1]
 
 
 def test_probabilities() -> None:
@@ -179,7 +194,7 @@ def test_literal_matches_do_not_change_the_probability() -> None:
         make_features(np.zeros((2, len(FEATURES)))), literal_matches=literal, has_message=np.ones(2, np.bool_)
     )
     ranked = rerank_by_features(
-        make_candidates(2), features, np.array((0.3, rerank.WEAK_PROBABILITY * 0.9)), lambda _: 0
+        make_candidates(2), features, np.array((0.6, rerank.WEAK_PROBABILITY * 0.9)), lambda _: 0
     )
     assert [hit.candidate.hunk_id for hit in ranked] == [0, 1]
     assert (ranked[1].is_weak, ranked[1].probability) == (True, rerank.WEAK_PROBABILITY * 0.9)
