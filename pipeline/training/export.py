@@ -64,8 +64,8 @@ TOKENIZER_FILE: Final = "tokenizer.json"
 # Fraction of the way from the original to the trained weights. nDCG@10 of 72 graded queries was 0.350 at 0.6 and 0.334
 # at 1.0.
 TRAINED_SHARE: Final = 0.6
-# The same fraction for the query encoder.
-QUERY_TRAINED_SHARE: Final = 1.0
+# The same fraction for the query encoder. See "Query encoder" in README.md of this folder.
+QUERY_TRAINED_SHARE: Final = 0.75
 
 # Modules of a layer: name in the PyTorch network -> name in the bundled file.
 LAYER_MODULES: Final = {

@@ -71,11 +71,11 @@ KEYWORD_MODEL: Final = LogisticModel(
     bias=-15.62,
 )
 # Weight of the cross-encoder's score in the logit.
-CROSS_ENCODER_WEIGHT: Final = 0.1
+CROSS_ENCODER_WEIGHT: Final = 0.05
 # Mean score of the cross-encoder. It leaves a probability unchanged.
 CROSS_ENCODER_MEAN: Final = 14.0
 
-# Hits below this probability are weak. The best hit is weak for 1 in 6 of the questions for development (tests/eval)
+# Hits below this probability are weak. The best hit is weak for 1 in 7 of the questions for development (tests/eval)
 # that have an answer, and for half of those that have none.
 WEAK_PROBABILITY: Final = 0.1
 # Added to the logit of a candidate for each literal hint that it has: a probability of 0.5 becomes 0.82, 0.1 becomes
