@@ -22,7 +22,7 @@ from serve.explain_types import ExplainAnswer, ExplainRequest
 from serve.find_types import FindAnswer, FindRequest
 
 if TYPE_CHECKING:
-    from pipeline.encoders.base import Encoder
+    from pipeline.encoders.base import SearchEncoder
     from pipeline.encoders.cross_encoder import CrossEncoder
     from serve.api_types import LoadedIndex, NamedRepository
     from serve.explain.explain_change import Explainer
@@ -152,16 +152,16 @@ class ModelCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._encoders: dict[EncoderName, Encoder] = {}
+        self._encoders: dict[EncoderName, SearchEncoder] = {}
         self._cross_encoders: dict[Precision, CrossEncoder] = {}
 
-    def get_encoder(self, name: EncoderName) -> Encoder:
+    def get_encoder(self, name: EncoderName) -> SearchEncoder:
         """Return the encoder, which loads its model at the first text."""
         with self._lock:
             if name not in self._encoders:
-                from pipeline.encoders.base import create_query_encoder
+                from pipeline.encoders.base import create_bundled_encoder
 
-                self._encoders[name] = create_query_encoder(name)
+                self._encoders[name] = create_bundled_encoder(name)
             return self._encoders[name]
 
     def get_cross_encoder(self, precision: Precision) -> CrossEncoder:
@@ -183,7 +183,10 @@ class ModelCache:
     def names(self) -> tuple[str, ...]:
         """Names of the models that were requested since the last `unload`."""
         with self._lock:
-            models: list[Encoder | CrossEncoder] = [*self._encoders.values(), *self._cross_encoders.values()]
+            models: list[SearchEncoder | CrossEncoder] = [
+                *self._encoders.values(),
+                *self._cross_encoders.values(),
+            ]
             return tuple(model.name for model in models)
 
 

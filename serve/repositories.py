@@ -31,7 +31,7 @@ from stores.index_location import (
 
 if TYPE_CHECKING:
     from mindmap.git import GitRunner
-    from pipeline.encoders.base import Encoder
+    from pipeline.encoders.base import SearchEncoder
     from pipeline.git.repository import Repository
     from stores.index_copy import OpenIndex
 
@@ -162,7 +162,7 @@ def find_git(path: str) -> GitRunner | None:
 
 
 def _encode(model: str | None, text: str) -> list[float]:
-    """Return the vector of a text. `model`: the index's embedding model. Raises LineageError for an unknown model."""
+    """Return the vector of a query. `model`: the index's embedding model. Raises LineageError for an unknown model."""
     from pipeline.component_versions import get_encoder_name
     from stores.compatibility import REBUILD_COMMAND
 
@@ -172,15 +172,15 @@ def _encode(model: str | None, text: str) -> list[float]:
             f"The index was built with the encoder {model}, which this version does not have.",
             hint=f"Run `{REBUILD_COMMAND}` to build the index with an encoder of this version.",
         )
-    vector: list[float] = _get_encoder(name).encode([text])[0].tolist()
+    vector: list[float] = _get_encoder(name).encode_queries([text])[0].tolist()
     return vector
 
 
 @cache
-def _get_encoder(name: EncoderName) -> Encoder:
-    from pipeline.encoders.base import create_query_encoder
+def _get_encoder(name: EncoderName) -> SearchEncoder:
+    from pipeline.encoders.base import create_bundled_encoder
 
-    return create_query_encoder(name)
+    return create_bundled_encoder(name)
 
 
 def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path) -> NamedRepository:

@@ -35,6 +35,7 @@ def shared_models() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (base, cross_encoder):
             patch.setattr(module, "load_model", load_once(module.load_model))
+        patch.setattr(base, "load_query_model", load_once(base.load_query_model))
         yield
 
 

@@ -1,6 +1,6 @@
 """Encoder protocol, bundled MiniLM encoders on ONNX Runtime, and functions to load and check bundled models.
 
-Two MiniLM encoders have one vector space: one encodes the texts of an index in int8, the other encodes questions.
+Two MiniLM encoders have one vector space: one encodes the texts of an index in int8, the other encodes queries.
 
 The model runs once for each text, without padding and on one thread; callers encode in several threads at once. Dynamic
 quantization scales the activations of a whole run, so in a batch the vector of a text would depend on the other texts.
@@ -17,9 +17,11 @@ from pathlib import Path
 from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Protocol
+from zipfile import BadZipFile
 
 from pipeline.options import EncoderName
 from stores.compatibility import EMBEDDING_DIMENSION
+from stores.errors import LineageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,13 +43,24 @@ STATIC_MODEL: Final = "static/2"
 # The tokenizer would read the whole text, and a commit message can have a megabyte.
 MAX_TEXT_CHARACTERS: Final = 4_096
 
-# Files of the two MiniLM encoders. A new `QUERY_ENCODER_FILE` needs no new version of the vector space, because it only
-# encodes questions, whose vectors are not stored.
+# Files of the two MiniLM encoders. The second encodes queries, whose vectors are not stored, so a new file needs no new
+# version of the vector space. A new ENCODER_FILE needs a new QUERY_ENCODER_FILE.
 ENCODER_FILE: Final = "minilm.onnx"
 QUERY_ENCODER_FILE: Final = "query.npz"
 
 # Checksums of the bundled files, in the format of `sha256sum --check`, so that users can check the files with it.
 CHECKSUM_FILE: Final = "SHA256SUMS"
+
+
+# Errors of reading a damaged `.npz` file.
+MODEL_READ_ERRORS: Final = (OSError, ValueError, KeyError, EOFError, BadZipFile)
+
+
+class DamagedModel(LineageError):
+    """A bundled model file is damaged or missing."""
+
+    def __init__(self, name: str, file: Path, hint: str) -> None:
+        super().__init__(f"The {name} cannot be read: {file} is damaged or missing.", hint=hint)
 
 
 class Encoder(Protocol):
@@ -69,6 +82,14 @@ class Encoder(Protocol):
 
     def unload(self) -> None:
         """Free the model's memory. The next text loads the model again."""
+        ...
+
+
+class SearchEncoder(Encoder, Protocol):
+    """Encoder that also encodes queries, in the same vector space."""
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one unit vector per query, near the vectors of the texts that answer it."""
         ...
 
 
@@ -103,6 +124,10 @@ class LazyEncoder:
             model = self._model = self._model or self._load()
         return np.stack([model.embed(text) for text in texts])
 
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one unit vector per query: here, queries are encoded like other texts."""
+        return self.encode(texts)
+
     def unload(self) -> None:
         """Free the model's memory. The next text loads the model again."""
         with self._load_lock:
@@ -110,29 +135,30 @@ class LazyEncoder:
 
 
 class OnnxEncoder(LazyEncoder):
-    """Bundled int8 all-MiniLM-L6-v2. Unpickling returns the encoder that all tasks of the process share."""
+    """Bundled int8 all-MiniLM-L6-v2 for texts, and a copy of it for queries, which was trained on questions.
 
-    name: Final = EMBEDDING_MODEL
-
-    def __init__(self) -> None:
-        super().__init__(lambda: load_model())
-
-    def __reduce__(self) -> tuple[Callable[[], OnnxEncoder], tuple[()]]:
-        """Pickle a call of `get_shared_encoder` instead of the model."""
-        return get_shared_encoder, ()
-
-
-class OnnxQueryEncoder(LazyEncoder):
-    """Bundled MiniLM encoder of questions, trained to give a question a vector near the changes that answer it.
-
-    Its vectors are comparable with those of `OnnxEncoder`. It computes in FP32, because with int8 weights the mean
-    cosine to FP32 is 0.95: a short question has few tokens to average rounding errors over.
+    The copy computes in FP32, because with int8 weights the mean cosine to FP32 is 0.95: a short query has few tokens
+    to average rounding errors over. Unpickling returns the encoder that all tasks of the process share.
     """
 
     name: Final = EMBEDDING_MODEL
 
     def __init__(self) -> None:
-        super().__init__(lambda: load_query_model())
+        super().__init__(lambda: load_model())
+        self._query_encoder = LazyEncoder(lambda: load_query_model())
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one unit vector per query, in order. Raises DamagedModel if the bundled file cannot be read."""
+        return self._query_encoder.encode(texts)
+
+    def unload(self) -> None:
+        """Free the memory of both models. The next text or query loads its model again."""
+        super().unload()
+        self._query_encoder.unload()
+
+    def __reduce__(self) -> tuple[Callable[[], OnnxEncoder], tuple[()]]:
+        """Pickle a call of `get_shared_encoder` instead of the model."""
+        return get_shared_encoder, ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +206,14 @@ class _QueryModel:
 
 
 def load_query_model() -> _QueryModel:
-    """Load the bundled query encoder and its tokenizer."""
+    """Load the bundled query encoder and its tokenizer. Raises DamagedModel if its file cannot be read."""
     from pipeline.encoders.onnx_graph import TokenEmbeddings, build_fp32_model, load_weights
 
-    graph = build_fp32_model(load_weights(MODELS_DIR / QUERY_ENCODER_FILE))
+    file = MODELS_DIR / QUERY_ENCODER_FILE
+    try:
+        graph = build_fp32_model(load_weights(file))
+    except MODEL_READ_ERRORS as error:
+        raise DamagedModel("query encoder", file, "Install lineage again.") from error
     return _QueryModel(load_tokenizer(), TokenEmbeddings.load_bundled(), create_session(graph))
 
 
@@ -254,13 +284,8 @@ def _describe_fault(file: Path, digest: str) -> str:
     return "" if is_intact else "its content is not what was shipped"
 
 
-def create_bundled_encoder(name: EncoderName) -> Encoder:
+def create_bundled_encoder(name: EncoderName) -> SearchEncoder:
     """Create a bundled encoder, which runs on the CPU and loads its model at the first text."""
     from pipeline.encoders.static import StaticEncoder  # here, because it imports this module
 
     return StaticEncoder() if name is EncoderName.STATIC else OnnxEncoder()
-
-
-def create_query_encoder(name: EncoderName) -> Encoder:
-    """Create the encoder of questions to an index that was built with this encoder. It runs on the CPU."""
-    return create_bundled_encoder(name) if name is EncoderName.STATIC else OnnxQueryEncoder()

@@ -11,14 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
-from zipfile import BadZipFile
 
 from pipeline import interrupts
 from pipeline.encoders import base
-from pipeline.encoders.base import create_session, load_tokenizer, sanitize_text
+from pipeline.encoders.base import (
+    MODEL_READ_ERRORS,
+    DamagedModel,
+    create_session,
+    load_tokenizer,
+    sanitize_text,
+)
 from pipeline.options import Precision
 from pipeline.workers import count_usable_cpus
-from stores.errors import LineageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,10 +55,6 @@ CROSS_ENCODER_FILE: Final = "cross.npz"
 SEGMENTS: Final = ("question", "text")
 # Factor of the product of the two mean vectors in the input of the dense layer, as in training.
 MEANS_PRODUCT_SCALE: Final = 10.0
-
-
-class DamagedModel(LineageError):
-    """The bundled model file is damaged or missing."""
 
 
 class ChangeText(NamedTuple):
@@ -162,11 +162,9 @@ def load_model(precision: Precision) -> _Model:
     file = base.MODELS_DIR / CROSS_ENCODER_FILE
     try:
         graph = build_cross_encoder(load_weights(file), precision)
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise DamagedModel(
-            f"The cross-encoder cannot be read: {file} is damaged or missing.",
-            hint="Install lineage again. Until then use `lineage query --no-rerank`.",
-        ) from error
+    except MODEL_READ_ERRORS as error:
+        hint = "Install lineage again. Until then use `lineage query --no-rerank`."
+        raise DamagedModel("cross-encoder", file, hint) from error
     return _Model(load_tokenizer(), TokenEmbeddings.load_bundled(), create_session(graph))
 
 

@@ -12,7 +12,7 @@ sample of other commits. A file that exists is used again. OUT is the file of th
 after each epoch.
 
 The loss of a question is the cross-entropy of choosing its commit among all changes of the file. The score of a change
-is the weighted sum of three cosines, as in the features of the reranker.
+is the weighted sum of three cosines, which are also features of the reranker.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ OTHER_COMMITS: Final = 330
 # Maximum number of changes of a commit, source files first.
 MAX_CHANGES: Final = 4
 # Weights of the cosines of a question with a change, with the whitened vector of the change, and with the message of
-# its commit: the weights of the reranker, times a factor that makes the softmax over hundreds of changes sharp enough.
+# its commit: three times the weights that the reranker had before, so that a softmax over hundreds of changes is sharp.
 COSINE_WEIGHTS: Final = (8.3, 11.2, 6.0)
 
 Floats = npt.NDArray[np.float32]

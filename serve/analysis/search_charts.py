@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 from matplotlib.axes import Axes
 
-from pipeline.encoders.base import create_query_encoder
+from pipeline.encoders.base import create_bundled_encoder
 from pipeline.git.repository import open_repository
 from serve import index_status
 from serve.analysis.charts import PALETTE, TEXT_COLOR, Chart, create_figure, shorten, style_axes
@@ -68,7 +68,7 @@ def compare_lanes(query_text: str, path: Path | str | None = None) -> pl.DataFra
             datetime.now(UTC),
             RepositoryContext(languages.__contains__, partial(hunk_details.has_path, connection)),
         )
-        encoder = create_query_encoder(status.encoder_name)
+        encoder = create_bundled_encoder(status.encoder_name)
         results = retrieval.run_retrievers(
             connection,
             lambda: load_snapshot_with_vectors(connection, status.reachability),

@@ -15,7 +15,7 @@ from shlex import quote
 from typing import Any, Final
 
 from pipeline.encoders import base
-from pipeline.encoders.base import create_bundled_encoder, create_query_encoder
+from pipeline.encoders.base import create_bundled_encoder
 from pipeline.encoders.cross_encoder import ChangeText, CrossEncoder
 from pipeline.git import commit_graph, git_cli
 from pipeline.git.errors import REFETCH_COMMAND, DamagedRepository, UnreadableObject
@@ -217,13 +217,15 @@ def check_cross_encoder(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def _check_embedding(name: str, encoder_name: EncoderName) -> CheckResult:
-    """Encode one of two similar texts as a question, and the other texts as those of an index."""
+    """Encode one of two similar texts as a query, and the other texts as those of an index."""
     encoder = create_bundled_encoder(encoder_name)
-    question, similar_text = _SIMILAR_TEXTS
-    [query] = create_query_encoder(encoder_name).encode([question])
+    query_text, similar_text = _SIMILAR_TEXTS
+    [query] = encoder.encode_queries([query_text])
     similar, unrelated = encoder.encode([similar_text, _UNRELATED_TEXT])
-    is_unit_vector = abs(float(query @ query) - 1) <= LENGTH_TOLERANCE
-    if is_unit_vector and query @ similar > query @ unrelated:  # False for NaN
+    are_unit_vectors = all(
+        abs(float(vector @ vector) - 1) <= LENGTH_TOLERANCE for vector in (query, similar, unrelated)
+    )
+    if are_unit_vectors and query @ similar > query @ unrelated:  # False for NaN
         return report_ok(name, f"{encoder.name}, {encoder.dimension} dimensions; vectors are plausible")
     return report_problem(name, "its vectors are wrong on this machine", REINSTALL_HINT)
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.encoders.base import Encoder, create_query_encoder
+from pipeline.encoders.base import SearchEncoder, create_bundled_encoder
 from pipeline.git.repository import Repository, open_repository
 from pipeline.interrupts import check_cancelled
 from pipeline.options import EncoderName
@@ -94,7 +94,7 @@ def find_pattern(
     path: Path,
     home: Path,
     *,
-    load_encoder: Callable[[EncoderName], Encoder] = create_query_encoder,
+    load_encoder: Callable[[EncoderName], SearchEncoder] = create_bundled_encoder,
     reranker: Reranker | None = None,
     now: datetime | None = None,
 ) -> FindAnswer:
@@ -129,7 +129,7 @@ class PatternSearcher:
         self,
         home: Path,
         *,
-        load_encoder: Callable[[EncoderName], Encoder] = create_query_encoder,
+        load_encoder: Callable[[EncoderName], SearchEncoder] = create_bundled_encoder,
         max_bytes: int = MAX_BYTES,
         reader_pools: ReaderPools | None = None,
     ) -> None:
@@ -288,7 +288,7 @@ def build_hits(
     query: Query,
     results: RetrieverResults,
     best_candidates: Sequence[ScoredCandidate],
-    encoder: Encoder,
+    encoder: SearchEncoder,
 ) -> tuple[PatternHit, ...]:
     """Build a hit for each candidate, in the same order. Texts that have no vector yet are encoded here."""
     hunk_ids = [scored.candidate.hunk_id for scored in best_candidates]

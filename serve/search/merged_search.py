@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.encoders.base import Encoder
+from pipeline.encoders.base import SearchEncoder
 from pipeline.encoders.cross_encoder import ChangeText
 from pipeline.git.errors import NotARepository
 from pipeline.git.repository import Repository, open_repository
@@ -120,7 +120,7 @@ def find_in_repositories(
 class _QueryVectorCache:
     """Query vectors by encoder, shared by the searches of all indexes and computed in one thread. Thread-safe."""
 
-    def __init__(self, load_encoder: Callable[[EncoderName], Encoder]) -> None:
+    def __init__(self, load_encoder: Callable[[EncoderName], SearchEncoder]) -> None:
         self.load_encoder = load_encoder
         self._pool = ThreadPoolExecutor(1, "encoder")
         self._lock = Lock()
@@ -130,7 +130,9 @@ class _QueryVectorCache:
         """Return a future for a matrix whose only row is the vector of the text."""
         with self._lock:
             if (name, text) not in self._vectors:
-                self._vectors[name, text] = self._pool.submit(lambda: self.load_encoder(name).encode([text]))
+                self._vectors[name, text] = self._pool.submit(
+                    lambda: self.load_encoder(name).encode_queries([text])
+                )
             return self._vectors[name, text]
 
     def close(self) -> None:

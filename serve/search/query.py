@@ -113,7 +113,7 @@ def parse_query(request: FindRequest, now: datetime, context: RepositoryContext)
         ),
         k=clamp_limit(request.k),
         now=now,
-        is_question=not FUNCTION_WORDS.isdisjoint(count_terms(hints.text)),
+        is_question=not FUNCTION_WORDS.isdisjoint(count_terms(request.text)),
         modifier=classification.modifier,
         referring_commits=referring_commits,
     )

@@ -93,8 +93,8 @@ class RetrieverResults:
 class QueryEncoder(Protocol):
     """Encoder of queries."""
 
-    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return one unit vector per text, in order."""
+    def encode_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return one unit vector per query, in order."""
         ...
 
 
@@ -106,7 +106,7 @@ def run_retrievers(
     Another thread encodes the query while this thread calls `load_snapshot` and searches the full-text postings.
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder") as pool:
-        encoded_query = pool.submit(encoder.encode, [query.text])
+        encoded_query = pool.submit(encoder.encode_queries, [query.text])
         return run_retrievers_with_vector(connection, load_snapshot, query, encoded_query)
 
 

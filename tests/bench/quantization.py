@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.encoders.base import Encoder, create_bundled_encoder
+from pipeline.encoders.base import SearchEncoder, create_bundled_encoder
 from pipeline.git.repository import open_repository
 from pipeline.options import EncoderName
 from serve.repositories import locate_index
@@ -56,7 +56,7 @@ def main() -> None:
         print_rows(rows)
 
 
-def measure(name: str, location: IndexLocation, encoder: Encoder) -> Row:
+def measure(name: str, location: IndexLocation, encoder: SearchEncoder) -> Row:
     """Return the mean share of the best hunks by floats that the codes miss."""
     with database.open_for_reading(location) as connection:
         loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
@@ -69,7 +69,7 @@ def measure(name: str, location: IndexLocation, encoder: Encoder) -> Row:
     _, first_hunks = np.unique(to_digest_array(loaded.hunks.text_digests), return_index=True)
     whitening = fit_whitening(embeddings[first_hunks])
     overlaps = []
-    for query in encoder.encode(subjects):
+    for query in encoder.encode_queries(subjects):
         hits = vector_search.search(loaded, texts, texts.whiten_query(query), everything, limit=DEPTH)
         best = np.argsort(-_compute_scores(embeddings, whitening, query), kind="stable")[:DEPTH]
         overlaps.append(len({hit.hunk_id for hit in hits} & set(loaded.hunks.ids[best].tolist())) / DEPTH)
@@ -80,7 +80,7 @@ def measure(name: str, location: IndexLocation, encoder: Encoder) -> Row:
     )
 
 
-def _embed_hunks(loaded: Snapshot, text_by_hunk: dict[int, str], encoder: Encoder) -> Vectors:
+def _embed_hunks(loaded: Snapshot, text_by_hunk: dict[int, str], encoder: SearchEncoder) -> Vectors:
     """Return the embedding of each hunk's text, by position in the snapshot."""
     texts = [text_by_hunk[hunk] for hunk in loaded.hunks.ids.tolist()]
     distinct = list(dict.fromkeys(texts))

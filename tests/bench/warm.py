@@ -75,7 +75,7 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
                 for precision in Precision
             },
             "its text lane alone": _search_hunk_text(connection, snapshot),
-            "its encoder alone": lambda text: encoder.encode([text]),
+            "its encoder alone": lambda text: encoder.encode_queries([text]),
             "its evidence alone": _rerank_candidates(
                 connection, snapshot, encoder, queries, FeatureReranker()
             ),

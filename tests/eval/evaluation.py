@@ -17,7 +17,7 @@ from typing import Final
 
 import polars as pl
 
-from pipeline.encoders.base import Encoder, create_query_encoder
+from pipeline.encoders.base import SearchEncoder, create_bundled_encoder
 from pipeline.encoders.cross_encoder import CrossEncoder
 from pipeline.git.repository import open_repository
 from pipeline.options import EncoderName
@@ -59,7 +59,7 @@ class RunConfig:
     folder: Path
     sample: Sample
     encoder_name: EncoderName = EncoderName.MINILM
-    load_encoder: Callable[[EncoderName], Encoder] = create_query_encoder
+    load_encoder: Callable[[EncoderName], SearchEncoder] = create_bundled_encoder
     reranker: Reranker = field(default_factory=lambda: CrossEncoderReranker(load_cross_encoder))
 
     @property

@@ -20,7 +20,7 @@ from typing import Final
 
 import duckdb
 
-from pipeline.encoders.base import Encoder
+from pipeline.encoders.base import SearchEncoder
 from pipeline.text import count_terms
 from serve.find_types import FindRequest
 from serve.search import find_pattern, query, retrieval
@@ -87,7 +87,7 @@ class Ranker:
     """Opened index with everything that does not depend on the query, ready to compute all rankings."""
 
     index: duckdb.DuckDBPyConnection
-    encoder: Encoder
+    encoder: SearchEncoder
     loaded: LoadedSnapshot
     unwhitened: TextVectors
     bm25: BM25Index
@@ -97,7 +97,7 @@ class Ranker:
     def from_index(
         cls,
         index: duckdb.DuckDBPyConnection,
-        encoder: Encoder,
+        encoder: SearchEncoder,
         reachability: ReachabilityDelta,
         options: RankingOptions,
     ) -> Ranker:

@@ -23,7 +23,7 @@ from stores.snapshot import Floats
 # Schema of a frame with one row for each hit.
 HITS: Final = {"query": pl.Int64, "probability": pl.Float64, "is_relevant": pl.Boolean}
 # The first bin has the hits that the product marks as weak.
-BINS: Final = (0.0, WEAK_PROBABILITY, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+BINS: Final = (0.0, WEAK_PROBABILITY, 0.2, 0.4, 0.6, 0.8, 1.0)
 MEAN: Final = "mean probability"
 SHARE: Final = "share relevant"
 COLUMNS: Final = ("probability", "hits", MEAN, SHARE)

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from serve.search.rerank import WEAK_PROBABILITY
 from tests.eval import reliability
 from tests.eval.__main__ import main
 
@@ -26,7 +27,8 @@ def test_overconfidence() -> None:
 def test_weak_hits_have_their_own_bin() -> None:
     """The first bin has the hits that the product marks as weak."""
     table = reliability.bin_probabilities(
-        np.array([0.01, 0.049, 0.051, 1.0]), np.array([False, False, True, True])
+        np.array([0.01, WEAK_PROBABILITY - 0.001, WEAK_PROBABILITY + 0.001, 1.0]),
+        np.array([False, False, True, True]),
     )
     assert table["hits"].to_list() == [2, 1, 1]
     assert table["share relevant"].to_list() == [0, 1, 1]

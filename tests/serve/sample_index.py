@@ -44,6 +44,9 @@ class WordEncoder:
         vectors: npt.NDArray[np.float32] = (rows / lengths).astype(np.float32)
         return vectors
 
+    def encode_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        return self.encode(texts)
+
     def unload(self) -> None:
         """Do nothing: there is no model."""
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +27,6 @@ from pipeline.encoders.base import (
     MAX_TEXT_CHARACTERS,
     MODELS_DIR,
     OnnxEncoder,
-    OnnxQueryEncoder,
     create_bundled_encoder,
 )
 from pipeline.options import EncoderName
@@ -101,8 +101,8 @@ def test_a_change_is_near_its_purpose(encoder: OnnxEncoder) -> None:
 
 
 def test_a_question_is_near_the_change_that_answers_it(encoder: OnnxEncoder) -> None:
-    """The encoder of questions shares the vector space: each question is nearest to the change that answers it."""
-    questions = OnnxQueryEncoder().encode(
+    """Queries have another model, but the same vector space: each question is nearest to the change that answers it."""
+    questions = encoder.encode_queries(
         [
             "why does a slow server no longer block us forever?",
             "when did menus start to follow the reader's language?",
@@ -116,8 +116,19 @@ def test_a_question_is_near_the_change_that_answers_it(encoder: OnnxEncoder) -> 
             "Roll back on errors\nexcept Exception:\n    connection.rollback()\n    raise",
         ]
     )
-    assert OnnxQueryEncoder().name == encoder.name
     assert (questions @ changes.T).argmax(1).tolist() == [0, 1, 2]
+    assert not np.array_equal(encoder.encode_queries(["undo"]), encoder.encode(["undo"]))
+
+
+def test_a_damaged_query_encoder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A truncated file of the query encoder is an error that names the file and says what to do."""
+    shutil.copytree(MODELS_DIR, tmp_path, dirs_exist_ok=True)
+    file = tmp_path / base.QUERY_ENCODER_FILE
+    file.write_bytes(file.read_bytes()[:1_000])
+    monkeypatch.setattr(base, "MODELS_DIR", tmp_path)
+    with pytest.raises(base.DamagedModel, match="Install lineage again") as raised:
+        OnnxEncoder().encode_queries(["anything"])
+    assert str(file) in str(raised.value)
 
 
 def test_vectors_are_deterministic(texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

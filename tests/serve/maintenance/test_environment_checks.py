@@ -67,6 +67,9 @@ def test_encoder_with_wrong_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         def encode(self, texts: list[str]) -> object:
             return real.encode(texts)[::-1]
 
+        def encode_queries(self, texts: list[str]) -> object:
+            return real.encode_queries(texts)
+
     monkeypatch.setattr(environment_checks, "create_bundled_encoder", lambda _: SwappedEncoder())
     results = run_checks(tmp_path, {"encoder": environment_checks.check_encoder})
     assert "are wrong" in results["encoder"].found

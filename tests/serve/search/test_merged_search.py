@@ -49,9 +49,9 @@ class CountingEncoder(WordEncoder):
 
     texts: ClassVar[list[str]] = []
 
-    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    def encode_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         self.texts.extend(texts)
-        return super().encode(texts)
+        return super().encode_queries(texts)
 
 
 def create_repo(path: Path, home: Path, *messages: str) -> Repo:

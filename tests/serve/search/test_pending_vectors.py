@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from serve.find_types import FindAnswer, FindRequest
@@ -23,11 +26,18 @@ def repo(tmp_path: Path) -> Repo:
     return create_interleaved_repo(tmp_path / "repo", rounds=2)
 
 
+class QuestionEncoder(WordEncoder):
+    """Encoder that encodes queries in another way than texts."""
+
+    def encode_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        return self.encode([f"{text} asked" for text in texts])
+
+
 def find(
     repo: Repo, home: Path, text: str = QUESTION, *, rerank: bool = True, path: str | None = None
 ) -> FindAnswer:
     request = FindRequest(text, k=3, rerank=rerank, path=path)
-    return find_pattern(request, repo.path, home, load_encoder=lambda _: WordEncoder())
+    return find_pattern(request, repo.path, home, load_encoder=lambda _: QuestionEncoder())
 
 
 def test_words_answer_before_any_vector(repo: Repo, tmp_path: Path) -> None:

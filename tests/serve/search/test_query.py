@@ -210,6 +210,7 @@ def test_modifiers(text: str, modifier: Modifier | None) -> None:
         ("the socket waits forever", True),
         ("add socket timeout", False),
         ("open redirect", False),
+        ("retry uploads in python", True),
     ],
 )
 def test_questions_have_function_words(text: str, is_question: bool) -> None:
