@@ -208,11 +208,18 @@ class Workspace:
         return False
 
     def find_checkout_time(self) -> float:
-        """Return when HEAD last moved, in seconds since 1970; 0 if it moved by a commit, or there is no reflog."""
-        entry = self.git.run("log", "--walk-reflogs", "--max-count=1", "--format=%gs", "HEAD", "--")
+        """Return when git last wrote files to move HEAD, in seconds since 1970.
+
+        Return 0 if the newest entry of the reflog is a new commit or a new branch (`git switch -c`), or there is none.
+        """
+        output = self.git.run(
+            "log", "--walk-reflogs", "--max-count=2", "--format=%H %gs", "HEAD", "--"
+        ).stdout
+        commit, _, reason = output.partition(b" ")
+        is_new_branch = reason.startswith(b"checkout") and output.count(commit) > 1
         with suppress(OSError):
             # The time of the entry itself is that of GIT_COMMITTER_DATE, if this is set.
-            if _CHECKOUT_ENTRY.match(entry.stdout):
+            if not is_new_branch and _CHECKOUT_ENTRY.match(reason):
                 return (self.git.git_dir / "logs" / "HEAD").stat().st_mtime
         return 0.0
 

@@ -170,7 +170,7 @@ def build_open_error(path: Path, reason: str) -> LineageError:
     is_config_error = "config" in reason or "failed to parse '" in reason
     command = "config --list" if is_config_error else "fsck"
     hint = find_hint(reason) or f"Run `git {command}` to see what is damaged."
-    if "graft" in reason:  # libgit2 does not say which of the two files
+    if re.search(r"(?:graft|parent) OID at line", reason):  # libgit2 does not say which of the two files
         hint = (
             "Each line of the files info/grafts and shallow in the git directory has to be SHAs, without comments. "
             "Correct the file, or delete info/grafts, which lineage ignores."

@@ -163,7 +163,11 @@ def initialize(path: Path, options: InitOptions) -> list[str]:
     for change in changes:
         change.apply()
         hooks_directory = change.file.parent  # `init` creates the one that `core.hooksPath` names
-        if change.file.name in HOOK_NAMES and hooks_directory != repository.common_dir / "hooks":
+        if (
+            options.remove
+            and change.file.name in HOOK_NAMES
+            and hooks_directory != repository.common_dir / "hooks"
+        ):
             with suppress(OSError):  # it has other files
                 hooks_directory.rmdir()
     return [

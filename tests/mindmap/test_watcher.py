@@ -276,9 +276,11 @@ def test_files_of_a_checkout(store: MapStore, watcher: Watcher, repo: Repo, comm
 
 
 def test_changes_that_stay_changes(store: MapStore, watcher: Watcher, repo: Repo) -> None:
-    """Files that the agent commits at once, or gets from the stash, are recorded."""
+    """Files that the agent commits at once, also before a new branch, or gets from the stash, are recorded."""
     mindmap_id = create_watched_map(store, watcher, repo.path)
     repo.commit_file("old.py", "committed\n")
+    repo.git("switch", "--create", "topic")
+    wait_until(store, mindmap_id, lambda document: len(read_actions_by_path(document)) == 1)
     repo.remove("deep")
     repo.commit("Remove")
     wait_until(store, mindmap_id, lambda document: len(read_actions_by_path(document)) == 2)

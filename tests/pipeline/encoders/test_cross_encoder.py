@@ -14,13 +14,12 @@ import pytest
 from numpy.typing import NDArray
 
 from pipeline.encoders import base, cross_encoder, onnx_graph
-from pipeline.encoders.base import MODELS_DIR, create_session
+from pipeline.encoders.base import MODELS_DIR, DamagedModel, create_session
 from pipeline.encoders.cross_encoder import (
     CROSS_ENCODER,
     MAX_PAIR_TOKENS,
     ChangeText,
     CrossEncoder,
-    DamagedModel,
 )
 from pipeline.encoders.minilm import EPSILON, HEAD_COUNT, HIDDEN_SIZE, gelu
 from pipeline.encoders.onnx_file import Tensors

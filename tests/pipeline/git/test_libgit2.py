@@ -112,13 +112,18 @@ def test_a_missing_path_is_refused(repo: Repo) -> None:
             open_repository(repo.path / name)
 
 
-@pytest.mark.parametrize("name", ["info/grafts", "shallow"])
-def test_comments_in_a_file_of_grafts(repo: Repo, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        ("info/grafts", "# a comment", "invalid graft OID"),
+        ("info/grafts", f"{'1' * 40} # why", "invalid parent OID"),
+        ("shallow", "# a comment", "invalid graft OID"),
+    ],
+)
+def test_comments_in_a_file_of_grafts(repo: Repo, name: str, line: str, message: str) -> None:
     """A line that libgit2 cannot read in one of these files is an error that names the file."""
-    repo.write(f".git/{name}", "# a comment\n")
-    with pytest.raises(
-        DamagedRepository, match="cannot be opened: invalid graft OID at line 1"
-    ) as error_info:
+    repo.write(f".git/{name}", f"{line}\n")
+    with pytest.raises(DamagedRepository, match=f"cannot be opened: {message} at line 1") as error_info:
         open_repository(repo.path)
     assert name in str(error_info.value.hint)
 
