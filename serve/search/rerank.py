@@ -50,24 +50,25 @@ QUESTION_MODEL: Final = LogisticModel(
     },
     bias=-7.47,
 )
-# For queries without function words, which are often words of a subject. Fitted to words of subjects.
+# For queries without function words, which are often words of a subject. Fitted to words of subjects, then scaled so
+# that a word that only the code has is no weak match.
 KEYWORD_MODEL: Final = LogisticModel(
     {
-        "hunk similarity": 3.11,
-        "hunk similarity, whitened": 4.03,
-        "message similarity": 3.26,
-        "BM25": 3.90,
-        "matched words": 3.86,
-        "matched words in subject": 3.79,
-        "matched word pairs in message": 3.52,
-        "matched identifiers": 2.25,
-        "matched words in path": 0.82,
-        "similarity of other files": 2.16,
-        "file of requested role": 0.74,
-        "subject as asked": 1.50,
-        "removed lines": 2.29,
+        "hunk similarity": 1.71,
+        "hunk similarity, whitened": 2.22,
+        "message similarity": 1.79,
+        "BM25": 2.15,
+        "matched words": 2.12,
+        "matched words in subject": 2.08,
+        "matched word pairs in message": 1.94,
+        "matched identifiers": 1.24,
+        "matched words in path": 0.45,
+        "similarity of other files": 1.19,
+        "file of requested role": 0.41,
+        "subject as asked": 0.83,
+        "removed lines": 1.26,
     },
-    bias=-15.62,
+    bias=-6.8,
 )
 # Weight of the cross-encoder's score in the logit. With 0.1, nDCG@10 of the questions for development was 0.007 lower.
 CROSS_ENCODER_WEIGHT: Final = 0.05

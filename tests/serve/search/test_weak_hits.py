@@ -29,6 +29,16 @@ def test_weak_hits_are_marked(repo: Repo, home: Path) -> None:
     assert unranked.meta.hint is None and unranked.hits[0].weak is None
 
 
+def test_a_name_that_only_the_code_has_is_no_weak_hit(tmp_path: Path, home: Path) -> None:
+    """A single name finds the change that brings it, although no message has the name."""
+    repo = Repo.create(tmp_path / "name")
+    repo.commit_file("a.py", "timeout = 1\n", "Change the settings")
+    repo.commit_file("b.py", "colour = 2\n", "Change the other settings")
+    build_index(repo, home)
+    answer = find(repo, home, "timeout", k=2)
+    assert [hit.weak for hit in answer.hits] == [False, True]
+
+
 @pytest.mark.parametrize("path", [None, "src"])
 def test_weak_hits_before_all_vectors(repo: Repo, home: Path, path: str | None) -> None:
     """While vectors are missing, weak hits give no hint, because changes without one are found by words only."""
