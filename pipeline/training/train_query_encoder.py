@@ -41,7 +41,7 @@ from pipeline.git.repository import open_repository
 from pipeline.hunks import Hunk, extract_hunks
 from pipeline.ignore import IgnoreRules
 from pipeline.training.commit_sampling import build_hunk_text, get_repository_name, sample_commits
-from pipeline.training.list_training import QUERIES_PER_BATCH, QUERY_TOKENS, PaddedTokens
+from pipeline.training.list_training import QUERIES_PER_BATCH, PaddedTokens
 from pipeline.training.torch_models import Encoder
 from stores.vectors import QUERY_MEAN_SHARE, fit_whitening
 
@@ -188,7 +188,7 @@ class Batch:
 def create_batches(
     repositories: Sequence[EncodedChanges], questions: Sequence[Question], generator: random.Random
 ) -> list[Batch]:
-    """Return all questions in batches of at most QUERIES_PER_BATCH, in random order."""
+    """Return the questions about these repositories in batches of at most QUERIES_PER_BATCH, in random order."""
     batches = []
     for changes in repositories:
         indices = {sha: index for index, sha in enumerate(changes.shas)}
@@ -219,8 +219,9 @@ def train(
     for _ in range(options.epochs):
         losses = []
         for batch in create_batches(repositories, questions, generator):
-            rows = [tokenizer.encode(question.text).ids[:QUERY_TOKENS] for question in batch.questions]
-            padded = PaddedTokens.from_rows(rows)
+            padded = PaddedTokens.from_rows(
+                [tokenizer.encode(question.text).ids for question in batch.questions]
+            )
             queries = encoder(torch.from_numpy(padded.tokens), torch.from_numpy(padded.lengths))
             loss = batch.changes.compute_loss(queries, batch.answers)
             optimizer.zero_grad(set_to_none=True)
@@ -236,7 +237,9 @@ def train(
 
 def main() -> None:
     """Run the command line."""
-    options = _build_parser().parse_args()
+    parser = _build_parser()
+    options = parser.parse_args()
+    options.changes.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.manual_seed(options.seed)
     questions = read_questions(options.questions)
@@ -247,6 +250,13 @@ def main() -> None:
         if not file.exists():
             encode_changes(path, answers, file, options.seed)
         repositories.append(EncodedChanges.read(file))
+    known_commits = {sha for changes in repositories for sha in changes.shas}
+    count = sum(question.commit in known_commits for question in questions)
+    logger.info("%d of %d questions are about commits of these repositories", count, len(questions))
+    if not count:
+        parser.error(
+            "No question is about a commit of these repositories. Give the clones that FILE is about."
+        )
     encoder = Encoder(read_encoder_weights(), torch.float32)
     for epoch, loss in enumerate(train(encoder, repositories, questions, options), 1):
         torch.save(encoder.state_dict(), options.out)
