@@ -22,7 +22,7 @@ from pipeline.git.objects import is_bot
 from pipeline.git.repository import Repository
 from serve.explain.blame import (
     BlamedLine,
-    BlameFailed,
+    BlameFailure,
     BlameIgnoreRevs,
     RunningBlame,
     blame_revision,
@@ -122,7 +122,7 @@ def read_surviving_lines(
             "so the owners of the file are unknown."
         )
         return SurvivingLines({}, (*limitations, sentence))
-    if isinstance(result, BlameFailed):
+    if isinstance(result, BlameFailure):
         return SurvivingLines({}, (*limitations, describe_blame_failure(result, repository)))
     line_limitations = describe_line_limitations(result.lines, repository)
     return SurvivingLines(count_surviving_lines(result.lines), (*limitations, *line_limitations))
@@ -160,7 +160,7 @@ def blame_directory(
         except UnreadableObject:
             failed_files += 1
             continue
-        if isinstance(result, BlameFailed):
+        if isinstance(result, BlameFailure):
             failed_files += 1
         else:
             counts.update(count_surviving_lines(result.lines))

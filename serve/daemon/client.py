@@ -23,14 +23,14 @@ from stores.errors import LineageError
 TIMEOUT_SECONDS: Final = 120.0
 # Longest wait for the status, which the daemon reports within a millisecond, even while it works on requests.
 STATUS_TIMEOUT_SECONDS: Final = 10.0
-# A request that crashes two daemons would crash a third one too, and so end the requests of other clients.
+# A request that crashed this many daemons fails. It would crash the next one too, and so end other clients' requests.
 MAX_CRASHES: Final = 2
 
 AnswerType = TypeVar("AnswerType")
 
 
 class DaemonFailed(LineageError):
-    """Error for a daemon that crashed or had an unexpected error."""
+    """Error for a request on which the daemon crashed or had an unexpected error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +106,21 @@ class DaemonClient:
     ) -> Response | None:
         """Send a request and return the response, or None if no daemon is running.
 
-        Raises DaemonUnavailable, also if the daemon hangs: then it does not report its status.
+        Raises DaemonUnavailable as `process.send_request` does, and if the daemon hangs and so reports no status.
         """
-        next_status = time.monotonic() + STATUS_TIMEOUT_SECONDS
+        next_status_check = time.monotonic() + STATUS_TIMEOUT_SECONDS
 
         def on_wait(connection: socket.socket) -> None:
-            nonlocal next_status
+            nonlocal next_status_check
             check_cancelled()
             # A daemon that works on a long request reports its status, but one that hangs does not.
-            if timeout_seconds > STATUS_TIMEOUT_SECONDS and time.monotonic() > next_status:
+            if timeout_seconds > STATUS_TIMEOUT_SECONDS and time.monotonic() > next_status_check:
                 try:
                     self.fetch_status()
                 except DaemonUnavailable:
-                    if not process.wait_for_data(connection, 0):  # the response has not come meanwhile
+                    if not process.wait_for_data(connection, 0):  # no response has come meanwhile
                         raise
-                next_status = time.monotonic() + STATUS_TIMEOUT_SECONDS
+                next_status_check = time.monotonic() + STATUS_TIMEOUT_SECONDS
 
         response = process.send_request(
             self.paths, target, headers, body, timeout_seconds=timeout_seconds, on_wait=on_wait
@@ -131,7 +131,7 @@ class DaemonClient:
 
 
 def _parse_response(response: Response, answer_type: type[AnswerType], paths: DaemonPaths) -> AnswerType:
-    """Return the answer in a response. Raise the error that the daemon sent in its place."""
+    """Return the answer in a response. If the daemon sent an error instead, raise it."""
     if response.status == process.STATUS_REQUEST_FAILED:
         raise protocol.decode(response.content, protocol.ErrorResponse).error
     if response.status == process.STATUS_OTHER_GIT_CONFIG:

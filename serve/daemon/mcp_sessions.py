@@ -24,45 +24,47 @@ if TYPE_CHECKING:
     from serve.daemon.protocol import McpCall
     from serve.daemon.server import Service
 
-# Maximum number of calls of one mindmap session that run at a time. All sessions share the 40 threads of anyio, and
-# calls of several agents of a client may wait for the user's answer.
+# Maximum number of calls of one mindmap session that run at a time. Calls of several agents may wait for the user, but
+# must leave some of anyio's 40 threads to the other sessions.
 MINDMAP_SLOTS: Final = 16
 # Events of a connection whose other end has been closed. macOS has no POLLRDHUP.
 CLOSED_EVENTS: Final = getattr(select, "POLLRDHUP", 0) | select.POLLHUP
 
 
-async def serve_session(stream: IOStream, call: McpCall, service: Service) -> None:
+async def serve_session(stream: IOStream, session_request: McpCall, service: Service) -> None:
     """Serve the client at the other end of the stream until its connection is closed."""
     try:
         await stream.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
     except StreamClosedError:  # the client has ended meanwhile
         return
-    if call.server == "mindmap":
-        await _serve_mindmap(stream, call, service)
+    if session_request.server == "mindmap":
+        await _serve_mindmap(stream, session_request, service)
     else:
-        await _serve_lineage(stream, call, service)
+        await _serve_lineage(stream, session_request, service)
 
 
-async def _serve_lineage(stream: IOStream, call: McpCall, service: Service) -> None:
+async def _serve_lineage(stream: IOStream, session_request: McpCall, service: Service) -> None:
     """Serve a client of lineage. By default, calls are about the repository of the client's working directory."""
-    backend = InProcessBackend(service.paths.home, call.precision, service.get_engine)
-    server = create_lineage_server(backend, service.paths.home, Path(call.cwd))
-    server.middleware.append(QueuedCalls(service.queue, service.state.track_request, service.stopping.is_set))
+    backend = InProcessBackend(service.paths.home, session_request.precision, service.get_engine)
+    server = create_lineage_server(backend, service.paths.home, Path(session_request.cwd))
+    server.middleware.append(QueuedCalls(service.queue, service.state.track_call, service.stopping.is_set))
     await stdio.serve_lines(server, _LineStream(stream))
 
 
-async def _serve_mindmap(stream: IOStream, call: McpCall, service: Service) -> None:
+async def _serve_mindmap(stream: IOStream, session_request: McpCall, service: Service) -> None:
     """Serve a client of mindmap, with its own file watchers. Its calls do not wait for calls of lineage.
 
-    No call starts after the client has disconnected: while the daemon is suspended, the client's relay answers waiting
-    calls with an error.
+    No call starts after the relay (`mindmap mcp`) has disconnected. If the daemon is suspended, the relay disconnects
+    and answers waiting calls with an error.
     """
-    mindmap_server = create_mindmap_server(Path(call.maps_dir), call.client_id, service.stopping.is_set)
+    mindmap_server = create_mindmap_server(
+        Path(session_request.maps_dir), session_request.client_id, service.stopping.is_set
+    )
     mindmap_server.server.middleware.append(
-        QueuedCalls(CallQueue(MINDMAP_SLOTS), service.state.track_request, lambda: _is_disconnected(stream))
+        QueuedCalls(CallQueue(MINDMAP_SLOTS), service.state.track_call, lambda: _is_disconnected(stream))
     )
     try:
-        await asyncio.to_thread(mindmap_server.resume_watching, call.watched_maps)
+        await asyncio.to_thread(mindmap_server.resume_watching, session_request.watched_maps)
         await stdio.serve_lines(mindmap_server.server, _LineStream(stream))
     finally:
         await asyncio.shield(asyncio.to_thread(mindmap_server.close))
@@ -93,7 +95,7 @@ class _LineStream:
             raise StopAsyncIteration from None
 
     async def write(self, text: str) -> None:
-        with suppress(StreamClosedError):  # reading ends as well
+        with suppress(StreamClosedError):  # reading the next line then ends the session
             await self._stream.write(text.encode())
 
     async def flush(self) -> None:

@@ -63,27 +63,28 @@ _children: Final[list[subprocess.Popen[bytes]]] = []
 # Build id of the client. The daemon rejects calls of another build.
 BUILD_HEADER: Final = "Lineage-Build"
 # Digest of the paths of the directories in which git looks for the user's configuration. The daemon rejects calls with
-# another one.
+# another digest.
 GIT_CONFIG_HEADER: Final = "Lineage-Git-Config"
 # Target of the request that turns its connection into an MCP session: lines of JSON-RPC in both directions.
 MCP_TARGET: Final = "/mcp"
 STOP_TARGET: Final = "/stop"
-# Status of a response if the daemon ended before it sent one.
+# Status of a response that the daemon did not send, because it ended.
 NO_STATUS: Final = 0
 STATUS_SWITCHING_PROTOCOLS: Final = 101
-# The response contains a LineageError.
+# Status of a response that contains a LineageError.
 STATUS_REQUEST_FAILED: Final = 400
 STATUS_OTHER_BUILD: Final = 409
 STATUS_OTHER_GIT_CONFIG: Final = 412
 STATUS_STOPPING: Final = 503
 
-# Default timeout of a request. For its first MCP session, the daemon imports the MCP library: 1 s, or ten if busy.
+# Default timeout of a request. For its first MCP session, the daemon imports a library: 1 s, or 10 s if it is busy.
 RESPONSE_TIMEOUT_SECONDS: Final = 30.0
 # Interval of the check for a suspended daemon while a program waits for it.
 SUSPENDED_POLL_SECONDS: Final = 1.0
-# Maximum number of attempts. One fails if no daemon runs, or if the daemon has another build, is stopping or crashes.
+# Maximum number of times a request is sent. It is sent again if no daemon runs, or if the daemon has another build, is
+# stopping or crashes.
 MAX_ATTEMPTS: Final = 4
-# Pause before the next attempt if the daemon is stopping.
+# Pause before a request is sent again, if the daemon is stopping.
 STOPPING_RETRY_SECONDS: Final = 0.05
 # Maximum number of bytes to read from a connection in one call.
 READ_BYTES: Final = 1 << 16
@@ -106,7 +107,7 @@ class DaemonPaths:
 
     @property
     def socket(self) -> Path:
-        """Unix socket, in the daemon's directory or, if that path is too long, in one with a short path."""
+        """Unix socket: in the daemon's directory, or in a directory with a short path if that path is too long."""
         default = self.directory / SOCKET_NAME
         if len(os.fsencode(default)) <= MAX_SOCKET_PATH_BYTES:
             return default
@@ -140,7 +141,7 @@ class DaemonPaths:
             _make_private(directory)
 
     def check_files(self) -> None:
-        """Raise DaemonUnavailable if a file belongs to another user or is of another kind, such as a directory."""
+        """Raise DaemonUnavailable if a file belongs to another user or has a wrong type, such as directory."""
         for path, is_expected, name in (
             (self.directory, stat.S_ISDIR, "directory"),
             (self.socket.parent, stat.S_ISDIR, "directory"),
@@ -242,12 +243,12 @@ def is_running(paths: DaemonPaths) -> bool:
 
 
 def start_daemon(paths: DaemonPaths) -> None:
-    """Start a daemon unless one is running; wait if another program starts one. Raise DaemonUnavailable on failure."""
+    """Start a daemon unless one is running or being started, and wait for it. Raise DaemonUnavailable on failure."""
     try:
         paths.create_directories()
         with locks.acquire_exclusive_lock(
             paths.start_lock,
-            Deadline.after(START_TIMEOUT_SECONDS + STOP_TIMEOUT_SECONDS, _create_start_timeout),
+            Deadline.after(START_TIMEOUT_SECONDS + STOP_TIMEOUT_SECONDS, _create_start_timeout_error),
         ):
             if not is_running(paths):
                 wait_until_stopped(paths)  # an earlier daemon may hold the lock without its socket
@@ -261,16 +262,18 @@ def wait_until_stopped(paths: DaemonPaths) -> None:
     """Wait until a daemon that is stopping has released its lock. Raise DaemonUnavailable on timeout."""
     with (
         suppress(FileNotFoundError),
-        locks.acquire_exclusive_lock(paths.lock, Deadline.after(STOP_TIMEOUT_SECONDS, _create_stop_timeout)),
+        locks.acquire_exclusive_lock(
+            paths.lock, Deadline.after(STOP_TIMEOUT_SECONDS, _create_stop_timeout_error)
+        ),
     ):
         pass
 
 
-def _create_start_timeout(seconds: float) -> DaemonUnavailable:
+def _create_start_timeout_error(seconds: float) -> DaemonUnavailable:
     return DaemonUnavailable(f"Another program has been starting the daemon for {seconds:g} s.")
 
 
-def _create_stop_timeout(seconds: float) -> DaemonUnavailable:
+def _create_stop_timeout_error(seconds: float) -> DaemonUnavailable:
     return DaemonUnavailable(
         f"The previous daemon has not ended within {seconds:g} s. It may be working on requests.",
         hint="Wait for it, or end its process with `kill`.",
@@ -278,7 +281,7 @@ def _create_stop_timeout(seconds: float) -> DaemonUnavailable:
 
 
 def _spawn_daemon(paths: DaemonPaths) -> None:
-    """Start a daemon process and wait until it accepts connections. Raise DaemonUnavailable if it does not."""
+    """Start a daemon process and wait until it accepts connections. Raise DaemonUnavailable on failure."""
     # `poll` reaps daemons that have exited.
     _children[:] = [child for child in _children if child.poll() is None]
     _rotate_log(paths.log)
@@ -313,7 +316,7 @@ def _rotate_log(log: Path) -> None:
 
 
 def _read_last_message(log: Path, offset: int) -> str:
-    """Return the last message in the log after `offset` bytes: of a traceback, the line that names the error."""
+    """Return the last message after `offset` bytes of the log: of a traceback, only the line that names the error."""
     with log.open("rb") as file:
         file.seek(offset)
         tail = file.read()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").rstrip()
@@ -347,8 +350,8 @@ def send_request(
     """Send a POST request, or GET without a body. Return the response, or None if no daemon is running.
 
     `on_wait`: called with the connection about every second of the wait. Raises DaemonUnavailable after
-    `timeout_seconds`, if the daemon is suspended, if another program responds, if the connection fails, or as
-    `DaemonPaths.check_files` does.
+    `timeout_seconds`, if the daemon is suspended, if another program responds, if the system reports an error of the
+    connection, or as `DaemonPaths.check_files` does.
     """
     try:
         connection = connect(paths)
@@ -404,7 +407,7 @@ def _read_response(
     timeout_seconds: float,
     on_wait: Callable[[socket.socket], None],
 ) -> Response:
-    """Read a response. Raises TimeoutError, and DaemonUnavailable as `send_request` does."""
+    """Read a response. Raises TimeoutError after `timeout_seconds`, and DaemonUnavailable as `send_request` does."""
     pid = read_peer_pid(connection)
     deadline = time.monotonic() + timeout_seconds
     data = b""

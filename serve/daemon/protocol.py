@@ -29,7 +29,7 @@ MessageType = TypeVar("MessageType")
 
 @dataclass(frozen=True, slots=True)
 class FindCall:
-    """Request to find commits. `path`: absolute path of the repository. `precision`: the client's setting."""
+    """Request to find commits. `path`: absolute path of the repository. `precision`: of the cross-encoder."""
 
     path: str
     precision: Precision
@@ -38,7 +38,7 @@ class FindCall:
 
 @dataclass(frozen=True, slots=True)
 class FindInRepositoriesCall:
-    """Request to find commits of several repositories. `precision`: the client's setting."""
+    """Request to find commits of several repositories. `precision`: of the cross-encoder."""
 
     repositories: tuple[NamedRepository, ...]
     precision: Precision
@@ -47,7 +47,7 @@ class FindInRepositoriesCall:
 
 @dataclass(frozen=True, slots=True)
 class ExplainCall:
-    """Request to explain code. `path`: absolute path of the repository. `cwd`: the client's working directory."""
+    """Request to explain lines. `path`: absolute path of the repository. `cwd`: the client's working directory."""
 
     path: str
     cwd: str | None
@@ -86,7 +86,7 @@ class ErrorResponse:
 
     @property
     def error(self) -> LineageError:
-        """The error that was sent."""
+        """The error to raise: a LineageError, or one of its subclasses in `_ERROR_CLASSES`."""
         return _ERROR_CLASSES.get(self.class_name, LineageError)(self.message, hint=self.hint)
 
 
@@ -94,7 +94,7 @@ class ErrorResponse:
 class StatusReport:
     """Status of the daemon.
 
-    `build`: digest of the installed sources; it also changes with an edit that leaves `version` as it is.
+    `build`: digest of the installed sources, which can change while `version` stays the same. `socket`: its path.
     `answered`, `running`: number of finished and running calls. `sessions`: number of open MCP sessions.
     `resident_bytes`: memory of the process, None if unknown. `models`, `holdings`: loaded models and indexes.
     """
@@ -113,7 +113,7 @@ class StatusReport:
     holdings: tuple[LoadedIndex, ...]
 
 
-# msgspec crashes if several threads convert to a type at the same time for the first time.
+# msgspec crashes if the first conversions to a type run in several threads at the same time.
 _CONVERSION_LOCK: Final = threading.Lock()
 
 
@@ -123,7 +123,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes, message_type: type[MessageType]) -> MessageType:
-    """Return the object that was encoded. Raise ValueError if the data does not fit its type."""
+    """Return the message that was encoded. Raise ValueError if the data is not a message of this type."""
     value = json.loads(data)
     with _CONVERSION_LOCK:
         return msgspec.convert(value, message_type)

@@ -51,9 +51,9 @@ BACKLOG: Final = 512
 POLL_SECONDS: Final = 0.5
 # Maximum wait for the daemon's lock. A client that waits for a daemon to stop holds it for a moment.
 LOCK_TIMEOUT_SECONDS: Final = 1.0
-# Idle time until the daemon imports what later calls and sessions need. It takes a second of processor time.
+# Idle time until the daemon imports the modules that calls and sessions need. This takes a second of processor time.
 PRELOAD_AFTER_SECONDS: Final = 5.0
-# Maximum wait for running calls after a request to stop, and interval of the checks meanwhile.
+# Maximum wait for running calls before the daemon ends, and interval of the checks for them.
 DRAIN_SECONDS: Final = 30.0
 DRAIN_POLL_SECONDS: Final = 0.02
 # Maximum wait for sessions to end. A session that ends records the last changes of its workspace.
@@ -84,11 +84,11 @@ class DaemonState:
     answered_calls: int = 0
     running_calls: int = 0
     open_sessions: int = 0
-    _last_request: float = field(default_factory=time.monotonic)
+    _last_activity: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def track_request(self) -> Iterator[None]:
+    def track_call(self) -> Iterator[None]:
         """Count a call as running within the context, and as answered afterwards."""
         with self._lock:
             self.running_calls += 1
@@ -98,7 +98,7 @@ class DaemonState:
             with self._lock:
                 self.running_calls -= 1
                 self.answered_calls += 1
-                self._last_request = time.monotonic()
+                self._last_activity = time.monotonic()
 
     @contextmanager
     def track_session(self) -> Iterator[None]:
@@ -110,7 +110,7 @@ class DaemonState:
         finally:
             with self._lock:
                 self.open_sessions -= 1
-                self._last_request = time.monotonic()
+                self._last_activity = time.monotonic()
 
     @property
     def uptime_seconds(self) -> float:
@@ -119,8 +119,8 @@ class DaemonState:
 
     @property
     def idle_seconds(self) -> float:
-        """Seconds since the last call or session ended; 0 while a call is running."""
-        return 0.0 if self.running_calls else time.monotonic() - self._last_request
+        """Seconds since the last call or session ended, or since the start; 0 while a call is running."""
+        return 0.0 if self.running_calls else time.monotonic() - self._last_activity
 
     @property
     def should_exit(self) -> bool:
@@ -137,8 +137,8 @@ class DaemonState:
 class Service:
     """A running daemon: its engine, state and thread pool.
 
-    `engine` is None until the first call, so that the daemon listens before it imports the search. `sessions`: tasks of
-    the open MCP sessions.
+    `engine`: None until `get_engine` is called, so that the daemon listens before it imports the search. `sessions`:
+    tasks of the open MCP sessions. `stopping`: set when the daemon has to end.
     """
 
     paths: DaemonPaths
@@ -197,7 +197,7 @@ class Service:
         )
 
 
-Handler: TypeAlias = Callable[[Service, bytes], bytes]
+CallFunction: TypeAlias = Callable[[Service, bytes], bytes]
 
 
 class _BaseHandler(RequestHandler):
@@ -232,11 +232,11 @@ class _BaseHandler(RequestHandler):
 class _CallHandler(_BaseHandler):
     """Handler that runs a call in a thread. It responds with the answer, or with the error if it is a LineageError."""
 
-    handler: Handler
+    function: CallFunction
     needs_identity = True
 
-    def initialize(self, service: Service, handler: Handler) -> None:  # type: ignore[override]  # from its route
-        self.service, self.handler = service, handler
+    def initialize(self, service: Service, function: CallFunction) -> None:  # type: ignore[override]  # by route
+        self.service, self.function = service, function
         self.cancelled = threading.Event()
         self.task: asyncio.Task[None] | None = None
 
@@ -247,19 +247,19 @@ class _CallHandler(_BaseHandler):
             task.result()  # raises an unexpected error of the call
 
     def on_connection_close(self) -> None:
-        """Cancel the call, because its client has ended or waited for too long. A call without a slot ends at once."""
+        """Cancel the call, because its client ended or stopped waiting. A call without a slot ends at once."""
         self.cancelled.set()
         if self.task:
             self.task.cancel()
 
     async def _answer(self) -> None:
-        """Wait for a free slot, run the handler in a thread, and respond."""
+        """Wait for a free slot, run the call in a thread, and respond."""
         queue, loop = self.service.queue, asyncio.get_running_loop()
-        with self.service.state.track_request():
+        with self.service.state.track_call():
             try:
                 async with queue.take_turn(queue.create_client()):
                     self.task = None  # a cancelled call occupies its slot until its thread has ended
-                    response = await loop.run_in_executor(self.service.threads, self._run_handler)
+                    response = await loop.run_in_executor(self.service.threads, self._run_call)
             except interrupts.RequestCancelled:
                 return
             except Exception as error:
@@ -271,9 +271,9 @@ class _CallHandler(_BaseHandler):
             else:
                 self._respond(200, response)
 
-    def _run_handler(self) -> bytes:
+    def _run_call(self) -> bytes:
         with interrupts.use_cancellation_flag(self.cancelled):
-            return self.handler(self.service, self.request.body)
+            return self.function(self.service, self.request.body)
 
 
 class _McpHandler(_BaseHandler):
@@ -299,7 +299,7 @@ class _McpHandler(_BaseHandler):
             stream.close()
 
 
-@cache  # later imports are quick, and must not keep the objects of running sessions from garbage collection
+@cache  # each `pause_garbage_collection` excludes the objects of running sessions from later collections
 def _import_mcp_sessions() -> ModuleType:
     with pause_garbage_collection():
         from serve.daemon import mcp_sessions
@@ -318,14 +318,14 @@ class _StopHandler(_BaseHandler):
     """Handler that stops the daemon. A request without a build id stops a daemon of any build."""
 
     def post(self) -> None:
-        # Ignore a request to stop a daemon of another build, which this one has already replaced.
+        # Ignore a request to stop a daemon of another build, which this daemon has already replaced.
         build_to_stop = self.request.headers.get(process.BUILD_HEADER, self.service.build_id)
         if build_to_stop == self.service.build_id:
             self.service.stopping.set()
         self._respond(200)
 
 
-HANDLERS: Final[dict[str, Handler]] = {
+CALL_FUNCTIONS: Final[dict[str, CallFunction]] = {
     "/find": Service.find,
     "/find-in-repositories": Service.find_in_repositories,
     "/explain": Service.explain,
@@ -333,7 +333,7 @@ HANDLERS: Final[dict[str, Handler]] = {
 
 
 def main() -> None:
-    """Run the daemon that a client starts. Unlike `lineage serve`, this imports no command line, which takes 0.1 s."""
+    """Run the daemon that a client starts. Unlike `lineage serve`, this does not import the command line (0.1 s)."""
     config.configure_libraries()
     configure_streams()
     try:
@@ -346,7 +346,7 @@ def main() -> None:
 
 
 def serve(state: DaemonState) -> None:
-    """Run the daemon until it is idle for too long or asked to stop. Raise AlreadyRunning if there is one."""
+    """Run the daemon until it is idle for too long or asked to stop. Raise AlreadyRunning if another one runs."""
     settings = config.load_settings()
     configure_log(settings.log_level)
     paths = DaemonPaths(settings.home)
@@ -377,13 +377,15 @@ def _create_already_running_error(paths: DaemonPaths) -> AlreadyRunning:
 async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
     """Serve requests until the daemon has to end. Then wait for running calls, and end the sessions."""
     service = Service(paths, state)
-    service_argument = {"service": service}
     application = Application(
         [
-            *((path, _CallHandler, {"service": service, "handler": HANDLERS[path]}) for path in HANDLERS),
-            ("/status", _StatusHandler, service_argument),
-            (process.STOP_TARGET, _StopHandler, service_argument),
-            (process.MCP_TARGET, _McpHandler, service_argument),
+            *(
+                (path, _CallHandler, {"service": service, "function": function})
+                for path, function in CALL_FUNCTIONS.items()
+            ),
+            ("/status", _StatusHandler, {"service": service}),
+            (process.STOP_TARGET, _StopHandler, {"service": service}),
+            (process.MCP_TARGET, _McpHandler, {"service": service}),
         ],
         log_function=server_common.log_request,
     )
@@ -398,7 +400,7 @@ async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
         service.stopping.set()  # sessions start no more calls
         server.stop()
         _remove_socket(paths, socket_identity)
-        await _drain_requests(service)
+        await _wait_for_calls(service)
         for session in tuple(service.sessions):
             session.cancel()
         if service.sessions:
@@ -426,13 +428,13 @@ async def _wait_until_done(service: Service, socket_identity: tuple[int, int] | 
 
 
 def _preload(service: Service) -> None:
-    """Import what later calls and sessions need."""
+    """Import the modules that calls and sessions need."""
     service.get_engine()
     _import_mcp_sessions()
 
 
-async def _drain_requests(service: Service) -> None:
-    """Wait until no call is running, at most DRAIN_SECONDS."""
+async def _wait_for_calls(service: Service) -> None:
+    """Wait until no call is running, for at most DRAIN_SECONDS."""
     deadline = time.monotonic() + DRAIN_SECONDS
     while service.state.running_calls and time.monotonic() < deadline:
         await asyncio.sleep(DRAIN_POLL_SECONDS)

@@ -40,11 +40,11 @@ INCLUDE_SETTING: Final = re.compile(r"include\.path|includeif\..*\.path", re.DOT
 MAX_LINE_RANGES: Final = 6
 # Option that disables the setting `blame.ignoreRevsFile`.
 NO_IGNORE_FILE: Final = "--ignore-revs-file="
-# Minimum similarity of a line and its origin. git guessed a less similar origin, because it skipped an ignored commit.
+# Minimum similarity of a line and its origin. git guesses if it skips a commit, so a less similar origin is a guess.
 MIN_ORIGIN_SIMILARITY: Final = 0.5
 FULL_SHA: Final = re.compile(rb"[0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?")
 
-# Header of a blamed line: commit, line number there, line number in the blamed file, in a group's first line its size.
+# Header of a blamed line: commit, line number there, line number in the blamed file, size of the group that it begins.
 LINE_HEADER: Final = re.compile(rb"([0-9a-f]{40,64}) (\d+) (\d+)(?: \d+)?")
 ZERO_SHA: Final = re.compile(r"0+")
 # Escapes in a C-quoted path.
@@ -64,12 +64,12 @@ NAMED_ESCAPES: Final = {
 class BlameIgnoreRevs:
     """Commits that blame skips.
 
-    - `revisions`: commits listed in the repository's `.git-blame-ignore-revs`.
+    - `revisions`: existing commits that the repository's `.git-blame-ignore-revs` lists.
     - `note`: sentence for the user about invalid lines in that file; empty if there are none.
     - `configured_files`, `configured_contents`: the files that the git setting `blame.ignoreRevsFile` names, and their
       contents. git reads these files itself; they are loaded here only for the cache key of an answer.
-    - `replacement_config`: settings that replace the user and system configuration, without `blame.ignoreRevsFile`
-      settings that name a missing file or a directory, because git fails on those. None if there are no such settings.
+    - `replacement_config`: git configuration without `blame.ignoreRevsFile` settings that git fails on, because they
+      name a missing file or a directory. None if there are none: git then uses the user and system configuration.
     """
 
     revisions: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class BlameIgnoreRevs:
 def load_ignore_revs(repository: Repository) -> BlameIgnoreRevs:
     """Load the commits that blame skips in this repository.
 
-    This reads `.git-blame-ignore-revs` itself, because git fails on a line that is not a full commit hash.
+    git does not read `.git-blame-ignore-revs`, because it would fail on a line that is not a full commit hash.
     """
     content = _read_ignore_revs(repository)
     lines = (line.partition(b"#")[0].strip() for line in content.split(b"\n"))
@@ -181,26 +181,26 @@ class BlameResult:
 
 
 @dataclass(frozen=True, slots=True)
-class BlameFailed:
-    """Failure of git with its error message."""
+class BlameFailure:
+    """Failure of `git blame`. `reason`: last line of git's error message."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunningBlame:
-    """Running `git blame`. `start_without_index`: starts it without git's index file; None to blame a revision."""
+    """Running `git blame`. `start_without_index`: starts it without git's index file; None if a revision is blamed."""
 
     process: GitProcess
     start_without_index: Callable[[], AbstractContextManager[GitProcess]] | None
 
-    def read(self, timeout_seconds: float | None = None) -> BlameResult | BlameFailed:
+    def read(self, timeout_seconds: float | None = None) -> BlameResult | BlameFailure:
         """Wait for git and return its result. If git failed, as with a damaged index file, run it without that file.
 
         `timeout_seconds`: as in `read_blame`. Raises GitTimeout.
         """
         result = read_blame(self.process, timeout_seconds)
-        if isinstance(result, BlameFailed) and self.start_without_index:
+        if isinstance(result, BlameFailure) and self.start_without_index:
             with self.start_without_index() as process:
                 second_result = read_blame(process, timeout_seconds)
             return second_result if isinstance(second_result, BlameResult) else result
@@ -241,7 +241,7 @@ def blame_revision(
     ignore_revs: BlameIgnoreRevs,
     timeout_seconds: float,
     options: Sequence[str] = (),
-) -> BlameResult | BlameFailed:
+) -> BlameResult | BlameFailure:
     """Blame the numbered lines of a file in a revision; all lines if `numbers` is empty. Raises GitTimeout.
 
     `options`: further options of `git blame`.
@@ -258,7 +258,7 @@ def start_revision_blame(
     ignore_revs: BlameIgnoreRevs,
     options: Sequence[str] = (),
 ) -> AbstractContextManager[GitProcess]:
-    """Start git to blame lines as `blame_revision`. `read_blame` waits for the result."""
+    """Start git to blame lines as `blame_revision` does. `read_blame` waits for the result."""
     ranges = [f"-L{first},{last}" for first, last in _merge_ranges(numbers)]
     arguments = ["blame", "--porcelain", "--no-textconv", *options, *ranges, *ignore_revs.arguments]
     return git.start(*arguments, revision, "--", path)
@@ -298,14 +298,14 @@ class RevisionBlamer:
         if not guesses:
             return result
         with self.start_without_skipping(revision, path, guesses) as process:
-            exact = self.read(process)
+            exact_result = self.read(process)
         lines = [line for line in result.lines if line.number not in guesses]
-        return BlameResult((*lines, *exact.lines), result.commit_times | exact.commit_times)
+        return BlameResult((*lines, *exact_result.lines), result.commit_times | exact_result.commit_times)
 
     def read(self, process: GitProcess) -> BlameResult:
         """Wait for git; the result is empty if git fails. Raises GitTimeout at the deadline."""
         result = read_blame(process, self.deadline.remaining_seconds)
-        if isinstance(result, BlameFailed):
+        if isinstance(result, BlameFailure):
             logger.warning("git blame failed for an earlier commit: %s", result.reason)
             self.limitations.append("git blame failed for an earlier commit.")
             return BlameResult((), {})
@@ -313,7 +313,7 @@ class RevisionBlamer:
 
 
 def _find_guesses(repository: Repository, revision: str, path: bytes, blame: BlameResult) -> set[int]:
-    """Return the numbers of the lines that are not similar to their origin.
+    """Return the numbers of the lines of at least MIN_WEIGHT that are not similar to their origin.
 
     git skipped an ignored commit and guessed these origins.
     """
@@ -344,7 +344,7 @@ def _merge_ranges(numbers: Collection[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def read_blame(blame_process: GitProcess, timeout_seconds: float | None = None) -> BlameResult | BlameFailed:
+def read_blame(blame_process: GitProcess, timeout_seconds: float | None = None) -> BlameResult | BlameFailure:
     """Wait for git and return its result. Raises GitTimeout, because matching attributes can take exponential time.
 
     `timeout_seconds`: None for RUN_TIMEOUT_SECONDS.
@@ -352,7 +352,7 @@ def read_blame(blame_process: GitProcess, timeout_seconds: float | None = None) 
     output = blame_process.wait(timeout_seconds or RUN_TIMEOUT_SECONDS)
     if output.exit_code:
         last_line = output.stderr.splitlines()[-1] if output.stderr else "no reason given"
-        return BlameFailed(last_line.removeprefix("fatal: "))
+        return BlameFailure(last_line.removeprefix("fatal: "))
     return parse_porcelain(output.stdout)
 
 
@@ -396,11 +396,11 @@ def _decode_escape(match: re.Match[bytes]) -> bytes:
 
 
 def find_main_origin(lines: Sequence[BlamedLine]) -> LineOrigin:
-    """Return the origin that the most lines have."""
+    """Return the most frequent origin of the lines."""
     return Counter(line.origin for line in lines).most_common(1)[0][0]
 
 
-def describe_blame_failure(failure: BlameFailed, repository: Repository) -> str:
+def describe_blame_failure(failure: BlameFailure, repository: Repository) -> str:
     """Say why `git blame` failed."""
     if repository.is_partial_clone:
         return (

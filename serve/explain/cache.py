@@ -1,4 +1,4 @@
-"""Cache of answers, and the context of a request, from which the cache key of its answer is computed."""
+"""LRU cache, and the context of a request, from which the cache key of its answer is computed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from serve.explain_types import ExplainRequest
 from stores.connections import ReaderPools
 from stores.index_location import IndexLocation
 
-# An answer takes about 10 KB, but an answer about a large file has all its lines, so the bytes are limited as well.
+# Limits of a cache. An answer takes about 10 KB, but up to all lines of a large file, so the bytes are limited too.
 MAX_ENTRIES: Final = 128
 MAX_BYTES: Final = 32 << 20
 # git's index file ends with a SHA-1 digest of its content.
@@ -62,7 +62,7 @@ class BoundedCache(Generic[Value]):
 
 @dataclass(frozen=True, slots=True)
 class ExplainContext:
-    """A request with the state of the repository, file and index when the answer is computed.
+    """A request, and the state of the repository, file and index from which it is answered.
 
     `head`: sha of HEAD; None without commits. `location`: files of the index; None without an index. `histories`: cache
     of the histories of repositories without an index. `reader_pools`: open indexes.
@@ -103,14 +103,14 @@ class ExplainContext:
 
     @property
     def line_range(self) -> tuple[int, int] | None:
-        """First and last requested line that the file has; None if it has none of the requested lines."""
+        """First and last of the requested lines that the file has; None if it has none of them."""
         first, count = self.request.line_start, len(self.target.lines)
         last = min(self.request.line_end or count, count)
         return (first, last) if first <= last else None
 
     @property
     def file_history_path(self) -> str | None:
-        """Path of the file whose history has the related commits; None if the request excludes related commits."""
+        """Path of the file whose history to read for related commits; None if the request excludes them."""
         return self.target.display_path if self.request.include_related else None
 
     @property
@@ -127,9 +127,9 @@ class ExplainContext:
 
 
 def refuse_blocked_target(repository: Repository, target: Target, ignore_revs: BlameIgnoreRevs) -> Target:
-    """Return the target, without content and with a note if git would wait forever to read one of its files.
+    """Return the target. If git would wait forever to blame it, the target has a note instead of content.
 
-    git waits if a file that it reads for the blame, such as `.mailmap`, is a pipe.
+    git waits if a file that it reads, such as `.mailmap`, is a pipe.
     """
     if target.content is None:
         return target

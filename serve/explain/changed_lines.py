@@ -1,7 +1,8 @@
 """Lines that a commit removes and adds, and the rules that decide whether a removed line was moved elsewhere.
 
-The score of two lines is their similarity. Their context score is the similarity of the lines around them. Both are
-from 0 to 1.
+The score of two lines is their similarity, or the score of one as a part of the other. Their context score is the
+similarity of the lines around them. Both are from 0 to 1. A block is a part of a diff without context lines: removed
+lines, and the added lines in their place. The key of a line is its text without white space.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from serve.explain.line_similarity import (
 
 Item = TypeVar("Item")
 
-# Minimum score of a moved line.
+# Minimum score of a moved line and its source.
 MIN_MOVE_SCORE: Final = 0.8
-# Lower minimum score of a moved line whose context score is at least MOVE_CONTEXT_SCORE.
+# Lower minimum score of a moved line and its source if their context score is at least MOVE_CONTEXT_SCORE.
 MIN_MOVE_SCORE_IN_CONTEXT: Final = 0.6
 MOVE_CONTEXT_SCORE: Final = 0.6
 # Minimum context score of a move between files.
@@ -70,7 +71,7 @@ MIN_RESTORED_CHARACTERS: Final = 20  # minimum number of characters of all these
 class UnsourcedLine:
     """Line for which no source was found in the parents of its commit.
 
-    `path`, `number`, `text`: the line in this commit. `queried_text`: line of the request that came from it.
+    `path`, `number`, `text`: the line in this commit. `queried_text`: text of a requested line that came from it.
     `date`: committer time in seconds since the epoch.
     """
 
@@ -93,7 +94,7 @@ class UnsourcedLine:
 
     @property
     def searched_text(self) -> str | None:
-        """Text of the line without white space around it; None if it is too short to search for its removal."""
+        """Text by which to search for a removal of the line, stripped; None if it is too short."""
         words = extract_features(self.text).words
         if len(words) < MIN_RESTORED_WORDS or sum(map(len, words)) < MIN_RESTORED_CHARACTERS:
             return None
@@ -101,7 +102,7 @@ class UnsourcedLine:
 
     @property
     def search_terms(self) -> list[str]:
-        """Search terms of the line and of the queried line, without duplicates."""
+        """Search terms of `text` and of `queried_text`, without duplicates."""
         terms = map(find_search_term, (self.text, self.queried_text))
         return list(dict.fromkeys(filter(None, terms)))
 
@@ -111,15 +112,15 @@ class ChangedLine:
     """Line that a commit removes or adds.
 
     `path`: path of the file; for a removed line, its path in the parent. `lines`: all lines of this file. `number`:
-    position of the line among them, from 1. `file` and `block`: numbers of the file and of the block in the diff of the
-    commit.
+    position of the line among them, from 1. `file_index`, `block_index`: positions of its file and block in the diff of
+    the commit, from 0.
     """
 
     path: bytes
     lines: Sequence[str]
     number: int
-    file: int
-    block: int
+    file_index: int
+    block_index: int
 
     @property
     def text(self) -> str:
@@ -136,37 +137,39 @@ class ChangedLine:
 class DiffSide:
     """All lines that a commit removes, or all that it adds. A position is an index into these lines.
 
-    `files`, `blocks`: positions of the lines of each file and of each block, by its number in the diff.
+    `file_ranges`, `block_ranges`: positions of the lines of each file and of each block, by its index in the diff.
     `_starts`, `_first_lines`: first position and first line of each block. `_lines`: lines by position, once created.
-    `_positions`: positions of the lines with a key, of the keys that were requested, or of all keys.
+    `_positions`: for each requested key, the positions of its lines; after MAX_KEY_SCANS searches, for all keys.
     """
 
     texts: list[str] = field(default_factory=list)
-    files: dict[int, range] = field(default_factory=dict)
-    blocks: dict[int, range] = field(default_factory=dict)
+    file_ranges: dict[int, range] = field(default_factory=dict)
+    block_ranges: dict[int, range] = field(default_factory=dict)
     _starts: list[int] = field(default_factory=list)
     _first_lines: list[ChangedLine] = field(default_factory=list)
     _lines: dict[int, ChangedLine] = field(default_factory=dict)
     _positions: dict[str, list[int]] = field(default_factory=dict)
 
     def add_block(self, first_line: ChangedLine, count: int) -> None:
-        """Add consecutive lines of a file. Blocks of the same file are added one after the other."""
+        """Add the `count` lines of a block. All blocks of a file must be added before those of the next file."""
         if count:
             start, number = len(self.texts), first_line.number
             self.texts += first_line.lines[number - 1 : number - 1 + count]
             self._starts.append(start)
             self._first_lines.append(first_line)
-            self.blocks[first_line.block] = range(start, len(self.texts))
-            file_start = self.files.get(first_line.file, range(start, start)).start
-            self.files[first_line.file] = range(file_start, len(self.texts))
+            self.block_ranges[first_line.block_index] = range(start, len(self.texts))
+            file_start = self.file_ranges.get(first_line.file_index, range(start, start)).start
+            self.file_ranges[first_line.file_index] = range(file_start, len(self.texts))
 
     def __getitem__(self, position: int) -> ChangedLine:
-        """Return the line at a position, always the same object. Creating the objects of all lines takes long."""
+        """Return the line at a position, always the same object. Creating all objects in advance would take long."""
         if position not in self._lines:
             index = bisect_right(self._starts, position) - 1
             first = self._first_lines[index]
             number = first.number + position - self._starts[index]
-            self._lines[position] = ChangedLine(first.path, first.lines, number, first.file, first.block)
+            self._lines[position] = ChangedLine(
+                first.path, first.lines, number, first.file_index, first.block_index
+            )
         return self._lines[position]
 
     @cached_property
@@ -191,7 +194,7 @@ class DiffSide:
                 self._positions.setdefault(other, []).append(position)
         return self._positions[key]
 
-    def has_once(self, literal: str) -> bool:
+    def has_literal_once(self, literal: str) -> bool:
         """Check whether exactly one line has a literal."""
         lines = (text for text in self.texts if literal in text and literal in extract_literals(text))
         return len(list(islice(lines, 2))) == 1
@@ -208,7 +211,7 @@ class ChangedLines:
     added: DiffSide
     is_complete: bool = True
     _best_context_scores: dict[ChangedLine, float] = field(default_factory=dict)
-    _added_by_word: dict[int, WordIndex] = field(default_factory=dict)  # by number of the file
+    _added_by_word: dict[int, WordIndex] = field(default_factory=dict)  # by `file_index`
     _successors: dict[ChangedLine, list[ChangedLine]] = field(default_factory=dict)
     _unique_literals: dict[str, bool] = field(default_factory=dict)
 
@@ -220,7 +223,7 @@ class ChangedLines:
         return WordIndex(self.removed.texts, positions, lambda position: keys[position] in added_keys)
 
     def find_candidates(self, features: LineFeatures) -> list[ChangedLine]:
-        """Return the removed lines with the text of a line, then those that share a rare word with it."""
+        """Return the removed lines equal to a line, then those that share a rare word with it."""
         equal = self.removed.find_equal(features.key)[:MAX_CANDIDATES]
         positions = [*equal, *self._removed_by_word.find_by_rare_words(features)]
         return [self.removed[position] for position in dict.fromkeys(positions)]
@@ -256,7 +259,7 @@ class ChangedLines:
             return False
         is_into_code = _is_code(path) and not _is_code(removed.path)
         equal = self.removed.find_equal(removed.features.key)
-        is_repeated = any(position not in self.removed.files[removed.file] for position in equal)
+        is_repeated = any(position not in self.removed.file_ranges[removed.file_index] for position in equal)
         is_doubtful = is_into_code or is_repeated or not has_same_suffix
         return context_score >= (DOUBTFUL_MOVE_CONTEXT_SCORE if is_doubtful else FILE_CONTEXT_SCORE)
 
@@ -267,8 +270,10 @@ class ChangedLines:
         continues the removed line.
         """
         if removed not in self._best_context_scores:
-            added, others = (side.find_equal(removed.features.key) for side in (self.added, self.removed))
-            candidates = added[:MAX_CANDIDATES] if len(added) > len(others) else ()
+            added, all_removed = (
+                side.find_equal(removed.features.key) for side in (self.added, self.removed)
+            )
+            candidates = added[:MAX_CANDIDATES] if len(added) > len(all_removed) else ()
             self._best_context_scores[removed] = max(
                 (
                     compute_context_score(line.lines, line.number, removed.lines, removed.number)
@@ -281,9 +286,9 @@ class ChangedLines:
     def has_better_successor(self, removed: ChangedLine, path: bytes, number: int, similarity: float) -> bool:
         """Check whether the file of a removed line has an added line that continues it better than a given line.
 
-        `path`, `number`: the given line. `similarity`: similarity of the removed and the given line. Most lines stay
-        where they were, so an added line of the removed line's block is better even if it is less similar by up to
-        MOVE_ADVANTAGE. Any other line is better only if it is more similar by RIVAL_ADVANTAGE.
+        `path`, `number`: the given line. `similarity`: similarity of the removed and the given line, or a lower value.
+        Most lines stay where they were, so an added line of the removed line's block is better even if it is less
+        similar by up to MOVE_ADVANTAGE. Any other line is better only if it is more similar by RIVAL_ADVANTAGE.
         """
         if similarity == 1:
             return False
@@ -291,22 +296,23 @@ class ChangedLines:
             is_similarity_above(
                 line.features,
                 removed.features,
-                similarity + (-MOVE_ADVANTAGE if line.block == removed.block else RIVAL_ADVANTAGE),
+                similarity
+                + (-MOVE_ADVANTAGE if line.block_index == removed.block_index else RIVAL_ADVANTAGE),
             )
             for line in self._find_successors(removed)
             if (line.path, line.number) != (path, number)
         )
 
     def _find_successors(self, removed: ChangedLine) -> list[ChangedLine]:
-        """Return the added lines of a removed line's block, and the added lines of its file that share a rare word."""
-        file_positions = self.added.files.get(removed.file, range(0))
-        if removed.file not in self._added_by_word:
-            texts = self.added.texts[file_positions.start : file_positions.stop]
-            self._added_by_word[removed.file] = WordIndex(texts, file_positions)
+        """Return the added lines of a removed line's block, and those of its file that share a rare word with it."""
+        file_range = self.added.file_ranges.get(removed.file_index, range(0))
+        if removed.file_index not in self._added_by_word:
+            texts = self.added.texts[file_range.start : file_range.stop]
+            self._added_by_word[removed.file_index] = WordIndex(texts, file_range)
         if removed not in self._successors:
-            by_word = self._added_by_word[removed.file].find_by_rare_words(removed.features)
-            block = self.added.blocks.get(removed.block, range(0))[:MAX_BLOCK_LINES]
-            positions = dict.fromkeys(chain(by_word, block))
+            by_word = self._added_by_word[removed.file_index].find_by_rare_words(removed.features)
+            block_range = self.added.block_ranges.get(removed.block_index, range(0))[:MAX_BLOCK_LINES]
+            positions = dict.fromkeys(chain(by_word, block_range))
             self._successors[removed] = [self.added[position] for position in positions]
         return self._successors[removed]
 
@@ -321,17 +327,17 @@ class ChangedLines:
         """Check whether exactly one removed and one added line have a literal."""
         if literal not in self._unique_literals:
             sides = self.removed, self.added
-            self._unique_literals[literal] = all(side.has_once(literal) for side in sides)
+            self._unique_literals[literal] = all(side.has_literal_once(literal) for side in sides)
         return self._unique_literals[literal]
 
 
 def load_changed_lines(repository: Repository, changes: Sequence[FileChange]) -> ChangedLines:
-    """Return the lines that changes of files remove and add, without files beyond the limits."""
+    """Return the lines that changes of files remove and add, except those of files beyond the limits."""
     remaining_lines = MAX_MOVE_LINES
     is_complete = len(changes) <= MAX_MOVE_FILES
     removed, added = DiffSide(), DiffSide()
-    block = 0
-    for file, change in enumerate(changes[:MAX_MOVE_FILES]):
+    block_index = 0
+    for file_index, change in enumerate(changes[:MAX_MOVE_FILES]):
         if change.has_same_content or change.kind == "type_changed":
             continue
         versions = load_versions(repository, change)
@@ -344,10 +350,12 @@ def load_changed_lines(repository: Repository, changes: Sequence[FileChange]) ->
         for part in versions.parts:
             old_start, start = part.old_start, part.new_start
             removed.add_block(
-                ChangedLine(old_path, versions.old_lines, old_start, file, block), part.old_count
+                ChangedLine(old_path, versions.old_lines, old_start, file_index, block_index), part.old_count
             )
-            added.add_block(ChangedLine(change.path, versions.lines, start, file, block), part.new_count)
-            block += 1
+            added.add_block(
+                ChangedLine(change.path, versions.lines, start, file_index, block_index), part.new_count
+            )
+            block_index += 1
     return ChangedLines(removed, added, is_complete)
 
 
@@ -355,7 +363,7 @@ def load_changed_lines(repository: Repository, changes: Sequence[FileChange]) ->
 class FileVersions:
     """Lines of both versions of a changed file.
 
-    `parts`: blocks that differ; a single one with all lines if a version is missing or cannot be compared line by line.
+    `parts`: the blocks; a single one with all lines if a version has no lines or cannot be compared line by line.
     """
 
     old_lines: Sequence[str]
@@ -379,13 +387,13 @@ def create_whole_part(old_count: int, count: int) -> PatchPart:
 
 
 def find_blob(repository: Repository, sha: str, path: bytes) -> str | None:
-    """Return the blob of a commit's file; None if the commit has no regular file there."""
+    """Return the sha of the blob of a commit's file; None if the commit has no regular file at `path`."""
     entry = repository.find_entry(sha, path)
     return entry.sha if entry and entry.name == path and is_regular(entry.mode) else None
 
 
 def create_file_reader(repository: Repository) -> Callable[[str, bytes], list[str]]:
-    """Return a function that reads the lines of a file at a commit. It caches them."""
+    """Return a function that reads the lines of a file at a commit, and caches them."""
     return cache(lambda sha, path: read_lines(repository, find_blob(repository, sha, path)))
 
 

@@ -30,7 +30,7 @@ from serve.excerpts import CONTEXT_LINES, EXCERPT_COLUMNS, EXCERPT_LINES, DiffLi
 from serve.explain import blame, cache, file_history
 from serve.explain.blame import (
     BlamedLine,
-    BlameFailed,
+    BlameFailure,
     BlameResult,
     find_main_origin,
     load_ignore_revs,
@@ -63,7 +63,7 @@ from stores.connections import ReaderPools
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Excerpt of a diff. `is_truncated`: it omits parts of the diff that are about the blamed lines."""
+    """Excerpt of a diff. `is_truncated`: True if a part about the blamed lines is missing or cut."""
 
     text: str
     is_truncated: bool
@@ -135,7 +135,7 @@ def compute_answer(context: ExplainContext) -> ExplainAnswer:
         _open_file_history(context, git, context.file_history_path) as reader,
     ):
         result = running_blame.read()
-        if isinstance(result, BlameFailed):
+        if isinstance(result, BlameFailure):
             return _answer_blame_failure(context, line_range, result, reader)
         return _answer_from_blame(context, line_range, result, reader, git)
 
@@ -210,11 +210,11 @@ def _add_evolution(meta: ExplainMeta, evolution: Evolution) -> ExplainMeta:
 
 
 def _answer_blame_failure(
-    context: ExplainContext, line_range: tuple[int, int], failure: BlameFailed, reader: FileHistoryReader
+    context: ExplainContext, line_range: tuple[int, int], failure: BlameFailure, reader: FileHistoryReader
 ) -> ExplainAnswer:
     """Build an answer without hits, whose limitation says why git failed.
 
-    Raises StorageError if git may not read objects.
+    Raises StorageError if git lacks the permission to read objects.
     """
     check_objects(context.repository.objects_dir, failure.reason)
     limitations = [blame.describe_blame_failure(failure, context.repository)]
@@ -298,7 +298,7 @@ def _build_meta(
     enrichment: Enrichment,
     coverage: Coverage,
 ) -> ExplainMeta:
-    """Build the part of an answer about the index and the explanation. `commit_count`: commits of all blamed lines."""
+    """Build the answer's data about the index and the explanation. `commit_count`: number of blamed commits."""
     path = context.target.display_path
     limitation = " ".join(limitations) or None
     hint = file_history.build_hint(reader, enrichment, coverage)
@@ -349,7 +349,7 @@ def select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
     sorted_numbers = sorted(numbers)
     distances = [_measure_distance(section, sorted_numbers) for section in sections]
     selected = [section for section, distance in zip(sections, distances, strict=True) if distance == 0]
-    # A diff may not show blamed lines: equal lines around an added block, or lines of a commit that blame skipped.
+    # A diff can lack blamed lines: it can show an equal line near them as added, or blame skipped a later commit.
     if not selected:
         nearest = sections[distances.index(min(distances))]
         selected = [nearest]
@@ -374,7 +374,7 @@ def _measure_distance(section: str, numbers: Sequence[int]) -> int:
 
 
 def _find_nearest_line(section: str, number: int) -> int:
-    """Return the number of the section's line that is nearest to line `number` of the new file."""
+    """Return the number of the line in the section that is nearest to line `number` of the new file."""
     _, _, start, count = excerpts.parse_section_header(section)
     return max(start, min(number, start + count - 1))
 

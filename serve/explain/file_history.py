@@ -37,8 +37,8 @@ from stores.migrations import NewerSchema
 
 # This many commits before each hit in the file's history are related commits, and as many after it.
 MAX_RELATED_DISTANCE: Final = 2
-# Maximum wait for the index. An index run holds it for one batch (60 ms). After COPY_AFTER_SECONDS, a copy is read. A
-# rebuild takes longer, but is not waited for, because blame works without an index.
+# Maximum wait for the index. An index run holds it for a batch (60 ms). After COPY_AFTER_SECONDS, a copy is tried, then
+# the index again. A rebuild takes longer, but blame works without an index.
 LOCK_WAIT_SECONDS: Final = 2 * COPY_AFTER_SECONDS
 
 
@@ -64,7 +64,7 @@ class FileHistoryReader:
     `index`: None if there is no index or it cannot be read. `error`: why it cannot be read; else empty.
     `file_history`: each indexed commit that changed the file, newest first, with the id of its hunk (its diff of the
     file); None if the request excludes related commits or `index` is None. `walked_history`: output of git with a line
-    for each commit reachable from HEAD, its sha and those of its parents, children first; empty with an index.
+    for each commit reachable from HEAD, children first: its sha and the shas of its parents; empty with an index.
     """
 
     status: IndexStatus
@@ -81,7 +81,7 @@ class FileHistoryReader:
     def load_enrichment(
         self, repository: Repository, shas: Sequence[str], hit_shas: Sequence[str]
     ) -> Enrichment:
-        """Look up which of the commits `shas` are indexed, and the commits related to the hits."""
+        """Look up which of the commits `shas` are indexed, and find the commits related to the hits."""
         if self.index is None:
             return Enrichment(error=self.error)
         connection = self.index.connection
@@ -89,8 +89,8 @@ class FileHistoryReader:
             with self.index.translate_errors():
                 hunk_ids = dict(self.file_history or ())
                 indexed_shas = hunk_ids.keys() & set(shas)
-                if unknown_shas := set(shas) - indexed_shas:
-                    indexed_shas |= history.find_recorded_commits(connection, unknown_shas)
+                if other_shas := set(shas) - indexed_shas:
+                    indexed_shas |= history.find_recorded_commits(connection, other_shas)
                 if self.file_history is None:
                     return Enrichment(frozenset(indexed_shas))
                 related_shas = find_related_commits(list(hunk_ids), hit_shas)
@@ -104,7 +104,7 @@ class FileHistoryReader:
             return Enrichment(error=_format_error(error))
 
     def find_possible_copies(self, shas: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """Return the commits that may be copies of each of these commits; an empty mapping without a readable index."""
+        """Return for each commit the commits that may be copies of it; an empty mapping without a readable index."""
         if self.index is None:
             return {}
         with suppress(DamagedIndex, IndexBusy, StorageError), self.index.translate_errors():
@@ -112,7 +112,7 @@ class FileHistoryReader:
         return {}
 
     def find_reverts(self, shas: Sequence[str]) -> Mapping[str, str]:
-        """Return a mapping from each reverted commit among `shas` to its newest revert; empty without an index."""
+        """Return the newest revert of each reverted commit; an empty mapping without a readable index."""
         if self.index is None:
             return {}
         with suppress(DamagedIndex, IndexBusy, StorageError), self.index.translate_errors():
@@ -129,11 +129,11 @@ def open_file_history(
     reader_pools: ReaderPools,
     path: str | None = None,
 ) -> Iterator[FileHistoryReader]:
-    """Open the index for an explanation. If it is missing, busy or damaged, the reader has no index.
+    """Open the index for an explanation. If it is missing or cannot be read, the reader has no index.
 
     `path`: file whose history to read; None to read none. `histories`: cache of the histories of repositories without
-    an index, because git can take longer to walk a history than to blame. The index stays open until the context ends,
-    because an index run could take the lock between two openings.
+    an index, because git can take longer to walk a history than to blame. The index stays open until the context ends:
+    if it were opened twice, an index run could lock it in between.
     """
     with ExitStack() as stack:
         yield _open_reader(stack, repository, location, git, histories, reader_pools, path)
@@ -163,7 +163,7 @@ def _open_reader(
     reader_pools: ReaderPools,
     path: str | None,
 ) -> FileHistoryReader:
-    """Open the index until the stack is closed; without a readable index, return a reader without one."""
+    """Return a reader of the index, open until the stack is closed; a reader without an index if it cannot be read."""
     reason = ""
     if location is not None:
         try:
@@ -236,7 +236,7 @@ def measure_coverage(
     repository: Repository,
     enrichment: Enrichment,
 ) -> Coverage:
-    """Count the blamed lines. Lines of a shallow clone's oldest commits are not indexable."""
+    """Count the blamed lines. Uncommitted lines and lines of a shallow clone's oldest commits are not indexable."""
     counts = {sha: len(commit_lines) for sha, commit_lines in lines_by_commit.items()}
     return Coverage(
         lines=len(lines),
@@ -261,8 +261,8 @@ def _count_sections(repository: Repository, connection: Connection, commit: File
     """Return the number of `@@` sections in a commit's diff of a file; for a merge, in its own changes of the file.
 
     Comparing two versions usually takes 0.3 ms, and 30 ms for 1 MB with thousands of changes. Reading a stored diff
-    takes 10 ms (`hunk_details.DiffCache`). So it is read only for a merge, and for a rename whose old path is not found
-    in the parent.
+    takes 10 ms (`hunk_details.DiffCache`). So it is read only for a merge, for a root commit, and if a version of the
+    file is missing.
     """
     check_cancelled()
     parents = repository.read_parents(commit.commit_sha)
@@ -278,7 +278,7 @@ def _count_sections(repository: Repository, connection: Connection, commit: File
 
 
 def diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
-    """Return the `@@` sections of the commit's diff of the file; None if a version is too large to compare."""
+    """Return the `@@` sections of the diff of the origin's file; None if a version is too large to compare."""
     new = repository.find_entry(origin.commit_sha, origin.path)
     old = repository.find_entry(*origin.previous) if origin.previous else None
     blobs = [entry.sha if entry else None for entry in (old, new)]
@@ -291,7 +291,7 @@ def diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
 def describe_enrichment_limitation(
     reader: FileHistoryReader, enrichment: Enrichment, path: str
 ) -> str | None:
-    """Return a sentence about the data that the index could not add; None if it added all."""
+    """Return a sentence about the data that the index could not add; None if it added everything."""
     if enrichment.error:
         return f"The index could not be read. {enrichment.error}"
     if reader.index is None:

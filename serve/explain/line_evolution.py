@@ -28,7 +28,7 @@ from serve.excerpts import cut_message, truncate_line
 from serve.explain.blame import BlamedLine, BlameIgnoreRevs, RevisionBlamer
 from serve.explain.changed_lines import UnsourcedLine, find_blob, read_lines
 from serve.explain.file_history import FileHistoryReader, describe_missing_index
-from serve.explain.line_search import Lead, LineSearcher, note_unreadable, select_copies
+from serve.explain.line_search import Lead, LineSearcher, add_unreadable_limitation, select_copies
 from serve.explain.line_similarity import MIN_COPY_WEIGHT, MIN_WEIGHT, extract_features
 from serve.explain.line_sources import LineSource, SourceFinder
 from serve.explain_types import EvolutionLead, EvolutionStep, StepName
@@ -37,14 +37,14 @@ from serve.explain_types import EvolutionLead, EvolutionStep, StepName
 MAX_LINES: Final = 120
 # Maximum number of commits that are compared with their parents.
 MAX_COMMITS: Final = 60
-MAX_SECONDS: Final = 1.5  # for the search for earlier commits
+MAX_SECONDS: Final = 1.5  # time limit of the search for earlier commits
 # Maximum number of steps: more do not fit on a screen. Steps that introduced lines are preferred.
 MAX_STEPS: Final = 20
 MAX_LEADS: Final = 6
 # Maximum length of the message of a step or lead, because an answer can have many of them.
 MAX_MESSAGE_CHARACTERS: Final = 400
-# With three `-C`, git blame also finds lines copied from any file of the parent. Lines of fewer than 15 letters and
-# digits are excluded, because they recur by chance.
+# With three `-C`, git blame also finds lines copied from any file of the parent. Copies of fewer than 15 letters and
+# digits are excluded, because short lines recur by chance.
 COPY_OPTIONS: Final = ("-C15", "-C15", "-C15")
 # Maximum number of versions that are searched for copied lines. Each search takes 30 to 60 ms.
 MAX_COPY_SEARCHES: Final = 8
@@ -80,8 +80,8 @@ _LinesByFile: TypeAlias = defaultdict[tuple[str, bytes], dict[int, _QueriedLines
 def _add_source(lines: _LinesByFile, source: LineSource, queried: _QueriedLines) -> None:
     """Add the source of a line to the lines to blame. `queried`: queried lines that come from the line."""
     inexact = set(queried.inexact) if source.is_exact else set(queried.numbers)
-    target = lines[source.parent, source.path].setdefault(source.number, _QueriedLines())
-    target.add(_QueriedLines(set(queried.numbers), inexact))
+    source_queried = lines[source.parent, source.path].setdefault(source.number, _QueriedLines())
+    source_queried.add(_QueriedLines(set(queried.numbers), inexact))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class _Version:
 
 @dataclass(slots=True)
 class _Step:
-    """Change of lines by a commit. `text`: the line as the commit wrote it; of several lines, the first."""
+    """Change of lines by a commit. `text`: the changed line; of several, the one of the first queried line."""
 
     version: _Version
     name: StepName
@@ -134,9 +134,9 @@ class LineTracer:
 
     `searcher`: searcher of the index; None without an index. `queried_texts`: text of each queried line, by number.
     `limitations`: sentences about what may be missing. `_unsearched`: lines without a source, before the search for an
-    earlier removal. `_introductions`: lines without a source or an earlier removal. `_pending`: lines to process
-    of each version, by number. `_queue`: heap of these versions. `_finders`: source finders by commit. `_leads`: for
-    each commit, its lead and the numbers of the queried lines that may come from it.
+    earlier removal. `_introductions`: lines without a source or an earlier removal. `_pending`: for each version, its
+    lines to process, by number. `_queue`: heap of these versions, the newest first. `_finders`: source finders by
+    commit. `_leads`: for each commit, its lead and the numbers of the queried lines that may come from it.
     """
 
     blamer: RevisionBlamer
@@ -172,13 +172,13 @@ class LineTracer:
         return self._build_evolution()
 
     def _try(self, work: Callable[[], None]) -> None:
-        """Run a part of the work. If the time runs out or an object is unreadable, note that and skip the part."""
+        """Run a part of the work. If the time runs out or an object is unreadable, note that and skip the rest."""
         try:
             work()
         except (GitTimeout, DeadlineExceeded):
             self.blamer.deadline.is_exceeded = True
         except UnreadableObject as error:
-            note_unreadable(error, self.limitations)
+            add_unreadable_limitation(error, self.limitations)
 
     def _process_queue(self) -> None:
         """Process the versions, newest first, until the queue is empty or a limit is reached."""
@@ -238,6 +238,7 @@ class LineTracer:
         """Find the sources of a version's lines, record what the commit did, and enqueue the sources."""
         repository, sha = self.blamer.repository, version.commit_sha
         if sha in repository.shallow_boundary:
+            # For lines that only a hit wrote, `describe_line_limitations` says it.
             if any(queried.numbers - queried.at_hit for queried in queried_lines.values()):
                 self.limitations.append(
                     "This is a shallow clone, so earlier commits are missing. Run `git fetch --unshallow`."
@@ -315,7 +316,7 @@ class LineTracer:
         return select_copies(self.blamer.repository, self.blamer.git, lines, copies, self.blamer.deadline)
 
     def _add_leads(self, version: _Version, entries: Sequence[_Introduction]) -> None:
-        """Add the leads of introduced lines: commits that wrote lines they replaced, or first added a term."""
+        """Add the leads of introduced lines: commits that wrote the replaced lines, or first added a search term."""
         finder = self._finders[version.commit_sha]
         replaced = [finder.find_replaced(version.path, entry.line.number) for entry in entries]
         leads_by_source = self._load_leads([source for sources in replaced for source in sources])
@@ -328,7 +329,7 @@ class LineTracer:
                 numbers |= entry.queried.numbers
 
     def _load_leads(self, replaced: Sequence[LineSource]) -> dict[LineSource, Lead]:
-        """Return the commit that wrote each replaced line, as a lead. `replaced`: lines of one file of one commit."""
+        """Return the commit that wrote each replaced line, as a lead. `replaced`: lines of one version of a file."""
         if not replaced:
             return {}
         parent, path = replaced[0].parent, replaced[0].path
@@ -343,7 +344,7 @@ class LineTracer:
         return {source: leads[source.number] for source in replaced if source.number in leads}
 
     def _enqueue_sources(self, sources: _LinesByFile) -> None:
-        """Blame lines of the parents' files, and enqueue them in the versions that wrote them."""
+        """Blame lines of parents' files, and enqueue each for the version that wrote it."""
         for (revision, path), queried_lines in sources.items():
             result = self.blamer.blame_without_guesses(revision, path, queried_lines)
             for line in result.lines:

@@ -56,14 +56,14 @@ LEADS_PER_TERM: Final = 3
 # If more than this many lines of the parent commit are equal to a line, it is repeated code, such as the head of a
 # method. It then counts neither as a copy nor as restored from a file of another name.
 MAX_EQUAL_LINES: Final = 1
-# Exit code of `git grep` without a matching line. Higher ones are errors.
+# Exit code of `git grep` without a matching line. Higher exit codes are errors.
 NO_MATCH: Final = 1
 # Maximum number of lines or search terms that are looked up in the index at once. Each takes 5 ms.
 MAX_SEARCHES: Final = 24
 # A line or search term is looked up in the index by at most this many of its full-text terms.
 MAX_TERMS: Final = 4
-# Maximum number of hunks with the full-text terms of a line or search term that are read from the index. Reading 300
-# takes 3 ms.
+# Maximum number of hunks that are read from the index for a line or search term: hunks that have all its full-text
+# terms. Reading 300 takes 3 ms.
 MAX_CANDIDATE_HUNKS: Final = 300
 # Maximum number of file contents in memory. Two consecutive changes of a file need the content between them.
 MAX_CACHED_BLOBS: Final = 32
@@ -77,7 +77,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Possible earlier commit of a line. `text`: the line's search term that it adds, or the line that was replaced."""
+    """Possible earlier commit of a line. `text`: the search term that it added, or the replaced line that it wrote."""
 
     commit_sha: str
     file_path: str
@@ -89,7 +89,7 @@ class LineSearcher:
     """Searcher of an open index.
 
     `limitations`: sentences about what was not searched. `has_failed`: the index could not be searched. For each
-    searched line, `_removals` has the changes that may have removed it before, newest first. For each search term and
+    searched line, `_removals` has the changes that may have removed it earlier, newest first. For each search term and
     file suffix, `_first_additions` has the first changes that add the term to a file with this suffix. For each set of
     full-text terms, `_candidates` has the changes whose text has all of them, oldest first. For each commit,
     `_texts_by_commit` has its lines that were searched. For each commit, `_repeated_keys` has the keys (`build_key`) of
@@ -121,8 +121,8 @@ class LineSearcher:
     def load_candidates(self, lines: Sequence[UnsourcedLine]) -> None:
         """Look up lines and their search terms in the full-text index, and cache the changes for a later search.
 
-        At most MAX_SEARCHES sets of terms are looked up. Errors of the index are ignored, because the later search
-        reports them.
+        When MAX_SEARCHES sets of terms are cached, no more are looked up. Errors of the index are ignored, because the
+        later search reports them.
         """
         line_terms = (_select_terms(text) for line in lines if (text := line.searched_text))
         lead_terms = (_select_lead_terms(term, line.suffix) for line in lines for term in line.search_terms)
@@ -146,7 +146,7 @@ class LineSearcher:
         """
         for line in lines:
             self._texts_by_commit[line.commit_sha].add(line.text.strip())
-        self._repeated_keys.clear()
+        self._repeated_keys.clear()  # they depend on `_texts_by_commit`
         self.load_candidates(lines)  # one search of the index, also for the leads
         texts = self._limit([line.searched_text for line in lines])
         with self._note_errors():
@@ -156,12 +156,12 @@ class LineSearcher:
             paths_by_line: dict[UnsourcedLine, Set[str]] = {}
             for line in lines:
                 if line.searched_text in candidates:
-                    with self._note_unreadable():
+                    with self._skip_unreadable():
                         paths_by_line[line] = self._find_former_paths(line, candidates[line.searched_text])
             self._removals.update(self._load_removals(paths_by_line))
 
     def _find_former_paths(self, line: UnsourcedLine, changes: Iterable[LineChange]) -> Set[str]:
-        """Return the paths of files that may have had a line before its commit; empty if a parent's file has it.
+        """Return the paths of files that may have had a line earlier; empty if its file in a parent still has it.
 
         Files of another name count only if the commit creates the file of the line. All files of the same name count if
         the line is common, or if the clone is shallow, because the index then lacks changes.
@@ -170,7 +170,7 @@ class LineSearcher:
         """
         parents = self.repository.read_commit(line.commit_sha).parents
         if any(build_key(line.text) in self._read_keys(parent, line.path) for parent in parents):
-            return frozenset()  # the file had the line elsewhere, so it was not restored
+            return frozenset()  # the commit moved or repeated the line, but did not restore it
         earlier = [
             change for change in changes if change.date <= line.date and change.commit_sha != line.commit_sha
         ]
@@ -179,7 +179,7 @@ class LineSearcher:
         paths: set[str] = set()
         for change in earlier:
             self.deadline.check()
-            with self._note_unreadable():
+            with self._skip_unreadable():
                 if self._count_line(line, change.commit_sha, change.path):
                     paths.add(decode_path(change.path))
         self._add_renamed_paths(paths)
@@ -233,14 +233,14 @@ class LineSearcher:
                 self._first_additions[term, suffix] = self._select_first_additions(earlier, term)
 
     def _select_first_additions(self, changes: Iterable[LineChange], term: str) -> list[LineChange]:
-        """Return changes that add a term to a file: one change of each of the first LEADS_PER_TERM such commits.
+        """Return changes that add a term to a file: one for each of the LEADS_PER_TERM oldest such commits.
 
         A change adds the term if the file has it more often afterwards. `changes`: oldest first.
         """
         additions: dict[str, LineChange] = {}
         for change in islice(changes, MAX_READ_CHANGES):
             self.deadline.check()
-            with self._note_unreadable():
+            with self._skip_unreadable():
                 if change.commit_sha not in additions and self._adds_term(change, term):
                     additions[change.commit_sha] = change
             if len(additions) == LEADS_PER_TERM:
@@ -295,24 +295,24 @@ class LineSearcher:
             self.limitations.append(" ".join(f"The index could not be searched. {error}".split()))
 
     @contextmanager
-    def _note_unreadable(self) -> Iterator[None]:
-        """If an object cannot be read, add a limitation, so that the search goes on with the next change."""
+    def _skip_unreadable(self) -> Iterator[None]:
+        """If an object cannot be read, add a limitation and leave the context, so that the search goes on."""
         try:
             yield
         except UnreadableObject as error:
-            note_unreadable(error, self.limitations)
+            add_unreadable_limitation(error, self.limitations)
 
     def find_removed(self, line: UnsourcedLine) -> LineSource | None:
         """Return the source of a restored line: the same line in the parent of the last commit that removed it.
 
         The removed line must be from a file of the same name, unless the commit of the line creates the file. Return
-        None if no commit removed the line before, or if the lines around the removed and the restored line differ too
+        None if no earlier commit removed the line, or if the lines around the removed and the restored line differ too
         much. Return None too if the removed line is from a file of another name and the restored line is repeated code.
         """
         parents = self.repository.read_commit(line.commit_sha).parents
         for change in self._removals.get(line, ()):
             self.deadline.check()
-            with self._note_unreadable():
+            with self._skip_unreadable():
                 if not self._has_removed(change, line, parents):
                     continue
                 if not self._is_ancestor(change.commit_sha, line.commit_sha):
@@ -328,11 +328,11 @@ class LineSearcher:
         return None
 
     def _has_removed(self, change: LineChange, line: UnsourcedLine, parents: Sequence[str]) -> bool:
-        """Check whether a change removed a line from a file, and the file lacks the line in all `parents`.
+        """Check whether an earlier change removed a line from a file, and the file lacks it in all `parents`.
 
         `parents`: parents of the line's commit.
         """
-        # A change of the same second passes: `find_removed` checks whether its commit is an ancestor.
+        # A change of the same second may be earlier: `find_removed` checks whether its commit is an ancestor.
         if change.date > line.date or change.commit_sha == line.commit_sha:
             return False
         path = change.old_path or change.path
@@ -343,7 +343,7 @@ class LineSearcher:
         return any(self._count_line(line, parent, path) > count for parent in old_parents)
 
     def _count_line(self, line: UnsourcedLine, sha: str, path: bytes) -> int:
-        """Return how often a file of a commit has the text of a line, apart from white space around it."""
+        """Return how many lines of a commit's file equal a line, apart from white space around them."""
         text, line_text = self._read_text(sha, path), line.text.strip()
         if line_text not in text:  # many times as fast as splitting the lines
             return 0
@@ -352,7 +352,7 @@ class LineSearcher:
     def _select_source(
         self, line: UnsourcedLine, sources: Iterable[LineSource], is_same_name: bool
     ) -> LineSource | None:
-        """Return the removed line with the best context score; None if the best score is too low."""
+        """Return the source with the best context score; None if the best score is too low."""
         lines = self._read_file(line.commit_sha, line.path)
         best_context_score = 0.0
         best_source: LineSource | None = None
@@ -403,10 +403,10 @@ def select_copies(
     copies: Iterable[BlamedLine],
     deadline: Deadline,
 ) -> dict[int, LineSource]:
-    """Return the sources of copied lines, by line number, without repeated lines and chance matches.
+    """Return the sources of copied lines, by line number. Repeated lines and lines in other surroundings are left out.
 
-    `lines`: all lines of the file. `copies`: lines of the file that git blame finds in the parent. Their step is
-    `moved`, because answers have no step for copies.
+    `lines`: all lines of the file. `copies`: lines of the file that git blame finds in the parent. The step of a source
+    is `moved`, because answers have no step for copies.
     """
     read_file = create_file_reader(repository)
     sources: dict[int, LineSource] = {}
@@ -427,7 +427,7 @@ def select_copies(
 
 
 def find_repeated_lines(git: GitProgram, revision: str, texts: Set[str], deadline: Deadline) -> set[str]:
-    """Return the key of each text that more than MAX_EQUAL_LINES lines of a revision are equal to.
+    """Return the keys of the texts that equal more than MAX_EQUAL_LINES lines of a revision.
 
     If git fails, return the keys of all texts. Raises GitTimeout at the deadline.
     """
@@ -444,7 +444,7 @@ def find_repeated_lines(git: GitProgram, revision: str, texts: Set[str], deadlin
     return {key for key in map(build_key, texts) if counts[key] > MAX_EQUAL_LINES}
 
 
-def note_unreadable(error: UnreadableObject, limitations: list[str]) -> None:
+def add_unreadable_limitation(error: UnreadableObject, limitations: list[str]) -> None:
     """Log that objects of a commit cannot be read, and add a limitation."""
     logger.warning("Some earlier commits could not be read: %s", error)
     limitations.append("Some earlier commits could not be read.")

@@ -60,7 +60,7 @@ MAX_SEARCH_WORDS: Final = 3
 # Rules for a line that is a part of another line, as after a split or a join. The words that both lines share must have
 # at least MIN_CONTAINMENT of the weight of the lighter line's words.
 MIN_CONTAINMENT: Final = 0.8
-MIN_CONTAINED_WEIGHT: Final = 2.0  # minimum weight of the shared words, because many lines share one
+MIN_CONTAINED_WEIGHT: Final = 2.0  # minimum weight of the shared words, because many lines share a word
 CONTAINED_FACTOR: Final = 0.8  # below 1, because an edited line with the same words is a better source
 # Largest bonus for shared words, and the weight of the shared words that gives half of it.
 CONTAINED_BONUS: Final = 0.1
@@ -80,7 +80,7 @@ CONTEXT_LINES: Final = 2
 # The context score is a weighted mean. A line without words, such as a brace, has this weight. Other lines have at
 # most the weight 1.
 MIN_CONTEXT_WEIGHT: Final = 0.1
-# A removed line is not the source of an added line if another added line is more similar to the removed line by this.
+# A removed line is not the source of an added line if its similarity to another added line is higher by more than this.
 RIVAL_ADVANTAGE: Final = 0.1
 # A line of at least MIN_SPLIT_TOKENS was split if nearby added lines have MIN_SPLIT_SHARE of its tokens, in order. An
 # added line is one of its parts if MIN_PART_SHARE of the words of the added line are from the split line.
@@ -101,7 +101,7 @@ COPY_CONTEXT_SCORE: Final = 0.7
 
 @dataclass(frozen=True, slots=True)
 class LineFeatures:
-    """Features of a line to compare. A line longer than MAX_LINE_CHARACTERS has only a key.
+    """Features by which lines are compared. A line longer than MAX_LINE_CHARACTERS has only a key.
 
     `key`: text without white space. `words`: names, their parts, and literals. `weight`: total weight of the words.
     """
@@ -193,7 +193,7 @@ def weigh_words(words: frozenset[str]) -> float:
 def compute_similarity(first: LineFeatures, second: LineFeatures) -> float:
     """Return the similarity of two lines, 0 to 1: the mean of the tokens' LCS ratio and the words' Dice ratio.
 
-    It is 0 if the lines share only words that are common in code, such as `fn len(&self) {` and `fn get(&self) {`.
+    It is 0 if different lines share only short or common words, such as `fn len(&self) {` and `fn get(&self) {`.
     """
     if first.key == second.key:
         return 1.0
@@ -204,7 +204,7 @@ def compute_similarity(first: LineFeatures, second: LineFeatures) -> float:
 
 
 def compute_token_similarity(first: LineFeatures, second: LineFeatures) -> float:
-    """Return the LCS ratio of the tokens of two lines, 0 to 1, also if they share only common words."""
+    """Return the LCS ratio of the tokens of two lines, 0 to 1, even if they share only common words."""
     length = len(first.tokens) + len(second.tokens)
     return 2 * count_common_tokens(first.tokens, second.tokens) / length if length else 0.0
 
@@ -379,8 +379,8 @@ def _iter_nonblank(lines: Sequence[str], index: int, step: int) -> Iterator[Line
 class WordIndex:
     """Index of lines by their words. The lines are searched for a word at its first lookup.
 
-    `numbers`: for each line, the number by which it is returned. `is_excluded`: returns whether to leave out a line, by
-    its number.
+    `numbers`: for each line, the number by which it is returned. `is_excluded`: function that gets such a number and
+    returns whether to leave out the line.
     """
 
     def __init__(
@@ -393,26 +393,26 @@ class WordIndex:
         self._numbers_by_word: dict[str, list[int]] = {}
 
     def find_by_rare_words(self, features: LineFeatures) -> Iterator[int]:
-        """Yield the lines that share one of the rarest words of a line, each once. Common words are left out."""
+        """Yield the numbers of the lines that share one of the rarest words of a line. Common words are left out."""
         counts = ((len(self._find(word)), word) for word in features.words)
         rare_words = sorted((count, word) for count, word in counts if 0 < count <= MAX_CANDIDATES)
         found = (self._find(word) for _, word in rare_words[:MAX_SEARCH_WORDS])
         yield from dict.fromkeys(chain.from_iterable(found))
 
     def _find(self, word: str) -> list[int]:
-        """Return the lines that have the word, but at most MAX_CANDIDATES + 1, which show that the word is common."""
+        """Return the numbers of lines with a word: at most MAX_CANDIDATES + 1, which show that the word is common."""
         if word not in self._numbers_by_word:
             numbers = (
                 self._numbers[position]
-                for position in self._find_text(word.casefold())
+                for position in self._find_positions(word.casefold())
                 if not (self._is_excluded and self._is_excluded(self._numbers[position]))
                 and word in self._extract_words(position)
             )
             self._numbers_by_word[word] = list(islice(numbers, MAX_CANDIDATES + 1))
         return self._numbers_by_word[word]
 
-    def _find_text(self, folded_word: str) -> Iterator[int]:
-        """Yield the positions of the lines that may have a word."""
+    def _find_positions(self, folded_word: str) -> Iterator[int]:
+        """Yield the positions of the lines that may have a word, which is given in folded case."""
         folded_text, position, line_start = self._folded_text, 0, 0
         start = folded_text.find(folded_word)
         while start >= 0:
@@ -444,7 +444,7 @@ class WordIndex:
         return self._text.casefold()
 
     def _extract_words(self, position: int) -> frozenset[str]:
-        # This takes a hundred times as long as searching the line for a text.
+        # Extracting words takes a hundred times as long as searching the line for a text.
         if position not in self._words:
             self._words[position] = extract_words(self._texts[position])
         return self._words[position]

@@ -1,8 +1,9 @@
 """Sources of lines: the lines of a parent commit that became lines of a commit.
 
-A source is a removed line in the same block of the diff (the line was edited), or a removed line elsewhere in the
-commit (it was moved). The context score of a source is the similarity, from 0 to 1, of the lines around the source and
-the lines around the line that came from it. `serve/README.md` describes the rules.
+A block is a part of the diff: removed lines, and the added lines in their place. The source of a line is a removed line
+of its block (the line was edited or split), a removed line elsewhere in the commit (it was moved), or an unchanged line
+(its file was renamed). The context score of a source is the similarity, from 0 to 1, of the lines around both lines.
+`serve/README.md` describes the rules under "Evolution of lines".
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ from serve.explain.line_similarity import (
 
 SourceStep = Literal["modified", "moved", "renamed", "reformatted"]
 
-# Minimum similarity of an edited line. If no removed line is that similar, the block was replaced by other code.
+# Minimum similarity of an edited line and its source. Otherwise, other code replaced the block.
 MIN_EDIT_SCORE: Final = 0.5
 # A moved line of equal text is an exact source if its context score is at least this. Otherwise the source is inferred.
 EXACT_CONTEXT_SCORE: Final = 0.5
-# A line without a source replaced at most this many removed lines: the ones closest to its position in the block.
+# At most this many removed lines count as replaced by a line: those with the closest relative position in the block.
 MAX_REPLACED_LINES: Final = 3
 
 
@@ -115,7 +116,7 @@ class SourceFinder:
 
     @property
     def has_all_changed_lines(self) -> bool:
-        """True unless files were left out of the search for moved lines."""
+        """True unless files were left out of the search for moved lines because of a limit."""
         return all(lines.is_complete for lines in self._changed_lines.values())
 
     def find_removed(self, path: bytes, key: str) -> Iterator[LineSource]:
@@ -129,7 +130,7 @@ class SourceFinder:
                             yield LineSource(parent, path, number, "moved", is_exact=False)
 
     def find_replaced(self, path: bytes, number: int) -> list[LineSource]:
-        """Return up to MAX_REPLACED_LINES lines of the first parent that the block of a line replaced."""
+        """Return up to MAX_REPLACED_LINES lines of the first parent that the line's block replaced."""
         if not self.parents:
             return []
         return self._compare_file(0, path).find_replaced(number)
@@ -200,7 +201,7 @@ class SourceFinder:
             changed_lines = self._changed_lines[parent_index] = load_changed_lines(
                 self.repository, self._list_changes(parent_index)
             )
-        best: tuple[float, float, ChangedLine] | None = None
+        best: tuple[float, float, ChangedLine] | None = None  # score, context score and source
         min_score = MIN_MOVE_SCORE_IN_CONTEXT
         for candidate in changed_lines.find_candidates(features):
             score = similarity = compute_similarity(features, candidate.features)
@@ -233,7 +234,7 @@ class SourceFinder:
 class _FileComparison:
     """File of a commit, compared with its version in a parent.
 
-    `parts`: blocks that differ; None if the parent has no version of the file, or a version without lines.
+    `parts`: the blocks; None if a version of the file is missing, or the old version has no lines.
     `_equal_pairs`, `_split_lines`: cached results of `_pair_equal_lines` and `find_split_lines` for each block.
     """
 
@@ -270,7 +271,7 @@ class _FileComparison:
         """Return the best source in the block of a line. For a line outside all blocks, return the unchanged line."""
         if self.parts is None:
             return None
-        shift = 0  # old number of an unchanged line, less its new number
+        shift = 0  # old number of an unchanged line minus its new number
         for part in self.parts:
             if part.added and number in _span(part.added):
                 return self._match_in_block(part, number, features)
@@ -288,13 +289,11 @@ class _FileComparison:
         if part is None:
             return []
         relative_position = (number - part.added[0]) / len(part.added)
-        informative = [
+        numbers = [
             old for old in part.removed if extract_features(self.old_lines[old - 1]).weight >= MIN_WEIGHT
         ]
-        informative.sort(key=lambda old: abs((old - part.removed[0]) / len(part.removed) - relative_position))
-        return [
-            self._create_source(old, "modified", is_exact=False) for old in informative[:MAX_REPLACED_LINES]
-        ]
+        numbers.sort(key=lambda old: abs((old - part.removed[0]) / len(part.removed) - relative_position))
+        return [self._create_source(old, "modified", is_exact=False) for old in numbers[:MAX_REPLACED_LINES]]
 
     def find_split_line(self, number: int) -> _Match | None:
         """Return the removed line that was split into several lines of the block, including the line `number`."""
@@ -339,19 +338,19 @@ class _FileComparison:
         return self._match_only_line(part, features)
 
     def _select_removed(self, part: PatchPart, features: LineFeatures) -> Iterable[int]:
-        """Return the removed lines of a block to compare with a line; of a large block, only those with a rare word."""
+        """Return the removed lines of a block to compare with a line: of a large block, those sharing a rare word."""
         if len(part.removed) <= MAX_BLOCK_LINES:
             return part.removed
         return filter(_span(part.removed).__contains__, self._removed_by_word.find_by_rare_words(features))
 
     def _select_added(self, part: PatchPart, features: LineFeatures) -> Iterable[int]:
-        """Return the added lines of a block to compare with a line; of a large block, only those with a rare word."""
+        """Return the added lines of a block to compare with a line: of a large block, those sharing a rare word."""
         if len(part.added) <= MAX_BLOCK_LINES:
             return part.added
         return filter(_span(part.added).__contains__, self._added_by_word.find_by_rare_words(features))
 
     def _match_only_line(self, part: PatchPart, features: LineFeatures) -> _Match | None:
-        """Return the only removed line of a block with a single added line, if they share most of their tokens."""
+        """Return the only removed line of a block with a single added line, if they share half of their tokens."""
         if len(part.removed) != 1 or len(part.added) != 1:
             return None
         old = extract_features(self.old_lines[part.removed[0] - 1])
@@ -363,8 +362,8 @@ class _FileComparison:
     def _pair_equal_lines(self, part: PatchPart, key: str) -> dict[int, int]:
         """Pair the added and removed lines of a block with this key. Return the removed line of each paired added line.
 
-        Lines with the most similar neighbours are paired first; among equally similar ones, lines at about the same
-        place in the block. More than MAX_CANDIDATES lines are paired in their order in the file.
+        Lines with the most similar neighbours are paired first. Among equally similar pairs, the two lines that are the
+        closest in the block are first. More than MAX_CANDIDATES lines are paired in their order in the file.
         """
         if key not in self._removed_by_key:
             return {}
@@ -385,7 +384,7 @@ class _FileComparison:
         return self._equal_pairs[part.new_start, key]
 
     def _rank_pair(self, pair: tuple[int, int], shift: int) -> tuple[float, int]:
-        """Return a key that sorts the best pair first. `shift`: old number of the block's start, less the new one."""
+        """Return a key that sorts the best pair first. `shift`: old number of the block's start minus the new one."""
         number, old_number = pair
         context_score = compute_context_score(self.lines, number, self.old_lines, old_number)
         return -context_score, abs(old_number - number - shift)
@@ -402,7 +401,7 @@ class _FileComparison:
 
 
 def _find_converted(path: bytes, changes: Sequence[FileChange]) -> bytes | None:
-    """Return the deleted file that a new one replaces in another language: `Cache.java` for `Cache.kt`."""
+    """Return a deleted file of the same name in another language, such as `Cache.java` for a new `Cache.kt`."""
     name, suffix = os.path.splitext(path.rpartition(b"/")[2])  # noqa: PTH122 - a path in git
     for change in changes:
         old_name, old_suffix = os.path.splitext(change.path.rpartition(b"/")[2])  # noqa: PTH122
@@ -423,7 +422,7 @@ def _join_parts(parts: Sequence[PatchPart], old_lines: Sequence[str]) -> list[Pa
 
 
 def _join_group(parts: Sequence[PatchPart]) -> PatchPart:
-    """Return one part that covers several parts. Lines between the parts are neither added nor removed."""
+    """Return one part that covers several parts. The lines between them are neither added nor removed."""
     first = parts[0]
     added = tuple(chain.from_iterable(part.added for part in parts))
     removed = tuple(chain.from_iterable(part.removed for part in parts))

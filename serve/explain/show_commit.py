@@ -1,6 +1,6 @@
 """Display of a commit, of the diff of one of its files, or of a file as it was: `show_commit`.
 
-Everything comes from git, so no index is needed. With an index, copies of the commit are found too.
+All this comes from git. With an index, copies of the commit and its revert are found too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from stores.errors import LineageError
 MAX_FILES: Final = 100
 # Maximum number of names in an error. More do not help to choose.
 MAX_NAMES: Final = 10
-# Approximate number of characters of an answer besides its message, files and text.
+# Approximate number of characters of an answer besides its message, changelog entries, files and text.
 ANSWER_OVERHEAD: Final = 200
 # Approximate number of characters of a file's entry besides its paths and limitation.
 FILE_OVERHEAD: Final = 20
@@ -77,8 +77,8 @@ def show_commit(
 ) -> ShowAnswer:
     """Return a commit of the repository at `path` with its files, the diff of one file, or the content of one file.
 
-    The file name is relative to the repository or to `cwd`, the user's working directory. Copies of the commit are
-    found with the index under `home`, if there is one. Raises BadRequest.
+    The file name is relative to the repository or to `cwd`, the user's working directory. Copies of the commit and its
+    revert are found with the index under `home`, if there is one. Raises BadRequest.
     """
     repository = open_repository(path)
     revision, colon, path_in_revision = request.commit.partition(":")
@@ -143,9 +143,9 @@ def _count_chars(file: CommitFile) -> int:
 
 
 def _cut_diff(text: str, max_chars: int) -> tuple[str, int]:
-    """Return a diff that fits, and the number of omitted lines.
+    """Return a diff of at most `max_chars`, and the number of omitted lines.
 
-    A diff that is too long first loses its context lines. If it is still too long, it is cut as by `_cut_lines`.
+    A diff that is too long first loses its context lines. If it is still too long, `_cut_lines` cuts it.
     """
     if len(text) <= max_chars:
         return text, 0
@@ -258,7 +258,7 @@ def _add_evidence(commit: CommitDetails, repository: Repository, home: Path | No
 
 
 def _add_files(answer: ShowAnswer, repository: Repository) -> ShowAnswer:
-    """Add the files of the commit with their numbers of changed lines. A merge is compared with its first parent."""
+    """Add the files of the commit and its changelog entries. A merge is compared with its first parent."""
     try:
         diff = repository.diff_with_first_parent(answer.commit.commit_sha)
         changes = sorted(diff.changes, key=lambda change: change.path)
@@ -291,7 +291,7 @@ class _FileComparison:
 
 
 def _compare_file(repository: Repository, diff: TreeDiff, change: FileChange) -> _FileComparison:
-    """Compare both versions of a file. A binary file has 0 changed lines; None means that the file is too large."""
+    """Compare both versions of a file. Its numbers of changed lines are 0 if it is binary, and None if too large."""
     path = decode_path(change.path)
     old_path = None if change.old_path is None else decode_path(change.old_path)
     if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in change.blobs):
@@ -310,7 +310,7 @@ def _compare_file(repository: Repository, diff: TreeDiff, change: FileChange) ->
 
 
 def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path | None) -> ShowAnswer:
-    """Add the diff of one file, named by its old or new path. Raises FileNotChanged."""
+    """Add the diff of one file, named by its old or new path. Raises BadRequest, also as FileNotChanged."""
     sha = answer.commit.commit_sha
     candidates = _list_paths(repository, file, cwd)
     try:
@@ -336,7 +336,7 @@ def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path |
         raise BadRequest(
             f"Commit {sha[:SHA_DIGITS]} changes files in {_quote(file)}.", hint=f"It changes {names}."
         )
-    unchanged_path = _find_file(repository, sha, candidates)
+    unchanged_path = _find_path(repository, sha, candidates)
     if unchanged_path is None:
         raise _build_missing_error(repository, sha, file, candidates[0])
     names = _format_names([decode_path(path) for path in sorted(change.path for change in diff.changes)])
@@ -348,8 +348,8 @@ def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path |
     )
 
 
-def _find_file(repository: Repository, sha: str, candidates: Sequence[bytes]) -> bytes | None:
-    """Return the first of the paths that the commit has; None if it has none. Paths in submodules do not count."""
+def _find_path(repository: Repository, sha: str, candidates: Sequence[bytes]) -> bytes | None:
+    """Return the first candidate that the commit has; None if it has none. Paths in submodules do not count."""
     for path in candidates:
         entry = repository.find_entry(sha, path)
         if entry is not None and entry.name == path:
@@ -373,7 +373,8 @@ def _load_content(
     content = read_content(repository, sha, path)
     if content is None:
         raise BadRequest(
-            f"{_quote(file)} is a directory or in a submodule.", hint=_list_directory(repository, sha, path)
+            f"{_quote(file)} is a directory or in a submodule.",
+            hint=_build_content_hint(repository, sha, path),
         )
     if is_binary(content):
         raise BadRequest(
@@ -417,8 +418,8 @@ def _build_missing_error(repository: Repository, sha: str, file: str, path: byte
     )
 
 
-def _list_directory(repository: Repository, sha: str, path: bytes) -> str:
-    """Return a hint for a path without content: the files in the directory, or where to see the submodule."""
+def _build_content_hint(repository: Repository, sha: str, path: bytes) -> str:
+    """Return a hint for a path that is no file: the files in the directory, or where to see the submodule."""
     entry = repository.find_entry(sha, path)
     prefix = f"{decode_path(path)}/"
     if entry is None or entry.mode != TREE_MODE:

@@ -32,7 +32,7 @@ from serve.text import SHA_DIGITS, escape_in_sentence, format_command, quote_com
 MAX_FILE_BYTES: Final = 100 << 20
 # Maximum number of similar file names to suggest. Nobody reads a longer list.
 MAX_SUGGESTIONS: Final = 3
-# Minimum similarity of a suggested path, as `difflib` computes it.
+# Minimum similarity of a suggested path to the requested path, as `difflib` computes it.
 MIN_NAME_SIMILARITY: Final = 0.8
 # Maximum number of files that are searched for the lines of a deleted file.
 MAX_SEARCHED_FILES: Final = 200
@@ -107,7 +107,7 @@ def format_path(path: bytes) -> str:
 
 
 def resolve_target(repository: Repository, head: str | None, file: str, cwd: Path | None) -> Target:
-    """Return the file that a name means, relative to the repository or else to `cwd`.
+    """Return the target for a file name, which is relative to the repository or else to `cwd`.
 
     `head`: sha of HEAD; None without commits. If there is nothing to blame, the note of the target says why.
     """
@@ -210,9 +210,9 @@ def _build_directory_target(path: bytes) -> Target:
 def read_committed_target(
     repository: Repository, revision: str, path: bytes, blob: str, mode: int = 0
 ) -> Target:
-    """Return the target for the file of a commit with this blob.
+    """Return the target for a file of a commit.
 
-    `mode`: mode of the file, so that a symbolic link gets a note; 0 if unknown.
+    `blob`: sha of its content. `mode`: mode of the file, so that a symbolic link gets a note; 0 if unknown.
     """
     name = format_path(path)
     if repository.read_blob_size(blob) > MAX_FILE_BYTES:
@@ -228,7 +228,7 @@ def _describe_link(path: bytes, destination: bytes) -> str:
 
 
 def _read_work_tree_file(repository: Repository, path: bytes) -> Target:
-    """Return the target for a path in the work tree. Only regular files are opened."""
+    """Return the target for a path in the work tree: a regular file, or a symbolic link and its destination."""
     name, file = format_path(path), _make_absolute(repository, path)
     try:
         if file.is_symlink():
@@ -306,7 +306,7 @@ def resolve_missing_file(repository: Repository, git: GitProgram, head: str, tar
 def describe_missing_file(
     repository: Repository, git: GitProgram, head: str, target: Target
 ) -> tuple[Removal | None, str]:
-    """Return the removal of a file that HEAD lacks, and a sentence about the commit and where the lines went.
+    """Return the removal of a file that HEAD lacks, and a sentence about its commit and the destinations of its lines.
 
     If no removal is found, return None and a sentence with similar files. Raises UnreadableObject.
     """
@@ -324,7 +324,7 @@ def find_removal(repository: Repository, git: GitProgram, head: str, path: bytes
     HEAD does not have the path, so the newest commit that changed it is the one that removed it.
     """
     # If a merge equals one of its parents, git skips the other parents, although they may have the file. The second run
-    # includes them.
+    # includes those parents.
     for options in ([], ["--full-history"]):
         output = git.run("rev-list", "-1", *options, head, "--", path)
         if output.exit_code:
@@ -342,7 +342,7 @@ def _has_path(repository: Repository, sha: str, path: bytes) -> bool:
 
 
 def _describe_unknown_file(repository: Repository, git: GitProgram, head: str, target: Target) -> str:
-    """Return a sentence that says that a file never existed, as far as the clone knows, and suggests similar files."""
+    """Return a sentence: the file never existed, as far as this clone shows; and suggestions of similar files."""
     missing = f"{format_path(target.path)} does not exist in HEAD"
     if target.is_untracked:
         return f"{missing}: git does not track it, so it has no history."
@@ -403,7 +403,7 @@ def _format_commit(repository: Repository, removal: Removal) -> str:
 
 
 def _list_changes(repository: Repository, removal: Removal) -> list[FileChange]:
-    """Return the changes from the parent that has the removed file to the commit.
+    """Return the changes between the parent that has the removed file and the commit.
 
     The list is empty for a merge in which every file equals its version in a parent.
     """
@@ -417,7 +417,7 @@ def _find_new_path(path: bytes, changes: list[FileChange]) -> bytes | None:
 
 
 def _find_destinations(repository: Repository, removal: Removal, changes: list[FileChange]) -> Iterator[str]:
-    """Yield the files to which the commit added many lines of the deleted file, with the numbers of lines."""
+    """Yield for each destination a phrase with its path and the number of lines that the commit added to it."""
     lines = read_lines(repository, find_blob(repository, removal.parent, removal.path))
     keys = {build_key(line) for line in lines if extract_features(line).weight >= MIN_WEIGHT}
     searched = [change for change in changes if change.kind != "deleted"][:MAX_SEARCHED_FILES]
@@ -428,7 +428,7 @@ def _find_destinations(repository: Repository, removal: Removal, changes: list[F
 
 
 def _list_added_keys(repository: Repository, change: FileChange) -> set[str]:
-    """Return the texts of the lines that a change added, without white space."""
+    """Return the keys (`build_key`) of the lines that a change added."""
     lines = read_lines(repository, change.new_blob)
     if not lines or change.new_blob is None:
         return set()

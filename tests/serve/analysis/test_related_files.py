@@ -16,7 +16,7 @@ from serve.analysis import metrics, owners
 from serve.analysis.owners import Author, RecentCommit
 from serve.analysis.related_files import UnknownFile, find_related_files
 from serve.errors import BadRequest
-from serve.explain.blame import BlameFailed, RunningBlame
+from serve.explain.blame import BlameFailure, RunningBlame
 from serve.explain.target import Target
 from serve.related_types import Bot, Owner, RecentAuthor, RelatedAnswer, RelatedRequest
 from stores.database import NotIndexed
@@ -510,7 +510,7 @@ def test_owners_of_files_with_any_name(
 
 def test_blame_that_fails(find_special: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of a directory that git cannot blame is told from one for which the time was over."""
-    monkeypatch.setattr(owners, "blame_revision", lambda *_: BlameFailed("damaged"))
+    monkeypatch.setattr(owners, "blame_revision", lambda *_: BlameFailure("damaged"))
     assert find_special("src").meta.related.limitation == "git blame failed for 1 of 1 files."
 
 

@@ -131,7 +131,7 @@ def build_rewrite(count: int, common: str) -> ChangedLines:
     old, new = ([f"{word}(item_{number}, {common})" for number in range(count)] for word in ("load", "read"))
     removed, added = DiffSide(), DiffSide()
     for side, lines in ((removed, old), (added, new)):
-        side.add_block(ChangedLine(b"data.py", lines, 1, file=0, block=0), count)
+        side.add_block(ChangedLine(b"data.py", lines, 1, file_index=0, block_index=0), count)
     return ChangedLines(removed, added)
 
 
