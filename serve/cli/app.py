@@ -202,20 +202,20 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         show_progress=not no_progress,
         profile=profile,
     )
-    given_paths = paths or ([] if recursive else [Path()])
-    is_single_repository = recursive is None and len(given_paths) == 1
+    repository_paths = paths or ([] if recursive else [Path()])
+    is_single_repository = recursive is None and len(repository_paths) == 1
     if interactive and not is_single_repository:
         raise BadRequest("-i asks about one repository.", hint="Give one PATH, without --recursive.")
     if interactive:
         from serve.cli.wizard import run_wizard
 
-        run_wizard(given_paths[0], options)
+        run_wizard(repository_paths[0], options)
     elif is_single_repository:
-        run_index_command(given_paths[0], options)
+        run_index_command(repository_paths[0], options)
     else:
         from serve.cli.index_many import run_index_many_command
 
-        run_index_many_command(given_paths, recursive, options)
+        run_index_many_command(repository_paths, recursive, options)
 
 
 # `query` accepts extra arguments, because its text need not be quoted.

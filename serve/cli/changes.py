@@ -61,8 +61,8 @@ def grep_command(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """List all commits whose change adds or removes a text.
 
-    Binary files are neither searched nor counted, nor are files that the index ignores: lock files, vendored and
-    generated files.
+    Binary files and files that the index ignores (lock files, vendored and generated files) are neither searched nor
+    counted.
     """
     from serve.cli import render_changes
     from serve.commit_types import ChangeSearchRequest

@@ -2,7 +2,7 @@
 
 If another index run is already queued for the work tree, the hook's run exits before heavy imports, because scripts may
 commit several times per second. The check takes 0.05 s of CPU time, while parsing the command line takes 0.3 s. If it
-is unclear whether a run is queued, the command runs.
+is unclear whether a run is queued, the hook's run continues.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stores import errors, index_location, locks
 ALREADY_QUEUED_MESSAGE: Final = (
     "nothing to do: another `lineage index` is waiting and will index the new commits"
 )
-# Arguments that the installed git hooks pass to `lineage`.
+# Arguments with which the installed git hooks call `lineage`.
 HOOK_ARGUMENTS: Final = ["index", "--incremental", "--embed-provider", "cpu"]
 
 
@@ -54,7 +54,7 @@ def is_index_run_queued(root: Path) -> bool:
 
 
 def _find_git_dir(root: Path) -> Path:
-    """Return the git directory of the work tree at `root`. In a linked work tree, the file `.git` has its path."""
+    """Return the git directory of the work tree at `root`. In a linked work tree, `.git` is a file with this path."""
     git_entry = root / ".git"
     if git_entry.is_file() and (text := git_entry.read_text(encoding="utf-8").strip()):
         return (root / text.removeprefix("gitdir: ")).resolve()
@@ -62,7 +62,7 @@ def _find_git_dir(root: Path) -> Path:
 
 
 def _resolve_repository_path(git_dir: Path) -> Path:
-    """Return the path that the index has recorded: the main work tree, or the git directory of a bare repository."""
+    """Return the path of the repository in its index: the main work tree, or the git directory if it is bare."""
     common_dir = resolve_common_dir(git_dir)
     return common_dir.parent if common_dir.name == ".git" else common_dir
 

@@ -47,8 +47,8 @@ _RESOURCE_SHARES: Final = {Resources.CONSERVATIVE: 0.5, Resources.AUTO: 1.0, Res
 class IndexOptions:
     """Options of `lineage index` from the command line or the wizard.
 
-    None: the setting of the index, or else a default, which may depend on `resources`. `scheduler`: address of a Dask
-    scheduler; None to embed on this machine.
+    None: the setting recorded in the index; if there is none, a default. `scheduler`: address of a Dask scheduler; None
+    to embed on this machine.
     """
 
     incremental: bool = False
@@ -94,10 +94,10 @@ def run_index_command(path: Path, options: IndexOptions) -> None:
 
 @dataclass(frozen=True, slots=True)
 class IndexResult:
-    """Result of an index run, or why there was none.
+    """Result of `index_repository`.
 
     `summary`: None if there was nothing to do; then `message` says why. `versions`: component versions recorded in the
-    index, if it was up to date, else None. `profile_details`: workers, threads, batch size, provider, vector index.
+    index, if it was up to date, else None. `profile_details`: settings of the run to add to its profile.
     """
 
     summary: RunSummary | None = None
@@ -109,7 +109,7 @@ class IndexResult:
 
 @dataclass(slots=True)
 class SharedEncoders:
-    """Encoders, with their models loaded, that runs of several repositories use one after the other.
+    """Loaded encoders, which the runs of several repositories use one after the other.
 
     `encoders`: pairs of an encoder and the provider that runs it, by encoder name and requested provider.
     `repository_name`: name of the repository of the current run, for the progress bar.
@@ -127,7 +127,7 @@ def index_repository(
     if repository.read_head() is None:
         raise NothingToIndex(repository.root)
     location = locate_index(home, repository)
-    _check_branches(repository, options)
+    _check_branch_patterns(repository, options)
     if options.incremental and not options.force:
         return _index_incrementally(path, repository.git_dir, location, options, shared)
     with locks.acquire_run_lock(location):
@@ -142,7 +142,7 @@ def _index_incrementally(
         if run_lock is None:
             return IndexResult(message=ALREADY_QUEUED_MESSAGE)
         repository = open_repository(path)  # opened again, because HEAD may have moved meanwhile
-        if (versions := _load_versions_if_current(repository, location, options)) is not None:
+        if (versions := _load_versions_if_complete(repository, location, options)) is not None:
             if options.vector_index is not None:
                 _refresh_vector_index(location, options.vector_index)
             return IndexResult(message=f"index up-to-date at {repository.read_head()}", versions=versions)
@@ -150,15 +150,15 @@ def _index_incrementally(
         return _run_index(repository, location, options, shared)
 
 
-def _check_branches(repository: Repository, options: IndexOptions) -> None:
-    """Raise BadRequest for an invalid pattern, and for one that matches no branch and no tag of a commit."""
+def _check_branch_patterns(repository: Repository, options: IndexOptions) -> None:
+    """Raise BadRequest for an invalid pattern, and for a pattern that matches no branch and no tag of a commit."""
     from pipeline.git import ranges
     from pipeline.git.attributes import MAX_PATTERN_CHARACTERS
 
     git = commit_graph.create_git_program(repository)
     for pattern in options.branch_patterns:
         if pattern in ALL_BRANCHES:
-            continue  # a repository without a remote has no remote-tracking branches
+            continue  # they may match nothing: a repository without a remote has no remote-tracking branches
         if not pattern.strip():
             raise BadRequest(
                 "A branch pattern is empty.", hint="Give a name, or a pattern such as `topic/*`."
@@ -181,7 +181,7 @@ def _check_branches(repository: Repository, options: IndexOptions) -> None:
 
 
 def warn_if_incompatible(versions: RecordedVersions) -> None:
-    """Warn, with the command to run, if other versions of the components wrote the index."""
+    """Warn if other versions of the components wrote the index, and name the command to run."""
     from serve.index_status import check_recorded_versions, describe_compatibility
 
     if sentence := describe_compatibility(check_recorded_versions(versions)):
@@ -193,7 +193,7 @@ def _log_waiting(run_in_progress: RunInProgress) -> None:
 
 
 def check_options(options: IndexOptions) -> None:
-    """Raise BadRequest for options that exclude each other or need another one."""
+    """Raise BadRequest for options that exclude each other, and for an option that needs a missing one."""
     if options.rebuild and (options.incremental or options.force):
         conflicting_flag = "--incremental" if options.incremental else "--force"
         raise BadRequest(
@@ -216,13 +216,13 @@ def check_options(options: IndexOptions) -> None:
         raise BadRequest("--yes confirms --rebuild, which is missing.", hint="Omit --yes, or add --rebuild.")
 
 
-def _load_versions_if_current(
+def _load_versions_if_complete(
     repository: Repository, location: IndexLocation, options: IndexOptions
 ) -> RecordedVersions | None:
     """Return the component versions recorded in the index if it is complete for HEAD, else None.
 
-    An index is complete if a run of this HEAD has finished with all vectors, the options ask for no other branch
-    patterns, no branch of the index has moved, and no unreadable commit has become readable.
+    An index is complete if a run of this HEAD has finished with all vectors, the options do not change the branch
+    patterns, no matching branch or tag has moved, and no unreadable commit has become readable.
     """
     from pipeline.git import ranges
     from stores import compatibility, database, history
@@ -237,7 +237,7 @@ def _load_versions_if_current(
             indexed_tips = history.load_branch_tips(connection)
     except database.NotIndexed:
         return None
-    # `head_commit` differs if a killed run of another HEAD has written a part of that HEAD's snapshot.
+    # `head_commit` differs if a run of another HEAD was killed after it had written a part of that HEAD's snapshot.
     is_complete = summary is not None and summary.completed_commit == summary.head_commit == head
     removes_patterns = options.head_only and bool(patterns)
     adds_patterns = not set(options.branch_patterns) <= set(patterns)
@@ -258,7 +258,7 @@ def _run_index(
     # The index's setting is read here, before --rebuild deletes the file.
     vector_index = options.vector_index or (VectorIndex.HNSW if location.hnsw.exists() else VectorIndex.NONE)
     if options.rebuild:
-        _warn_about_defaults(location, encoder_name, options)
+        _warn_about_lost_options(location, encoder_name, options)
     # Selected here, so that an unavailable provider is an error before --rebuild deletes the index.
     provider = _select_provider(encoder_name, options)
     workers = options.workers or count_usable_cpus()
@@ -268,7 +268,7 @@ def _run_index(
 
     encoder, provider = _get_encoder(encoder_name, provider, location.home, options, shared)
     if provider != providers.CPU or encoder_name is EncoderName.STATIC:
-        threads = 1  # a device runs one call at a time, and the static encoder is Python code
+        threads = 1  # an accelerator runs one call at a time, and the static encoder is Python code
     run_options = _build_run_options(provider, options)
     logger.info(
         "event=resources workers=%d threads=%d commit_batch=%d encoder=%s provider=%s",
@@ -315,29 +315,31 @@ def _refresh_vector_index(location: IndexLocation, vector_index: VectorIndex) ->
     logger.info("event=vector_index bytes=%d", location.hnsw.stat().st_size)
 
 
-def _warn_about_defaults(location: IndexLocation, encoder_name: EncoderName, options: IndexOptions) -> None:
-    """Warn which defaults a rebuild uses if the options recorded in a damaged index cannot be read."""
+def _warn_about_lost_options(
+    location: IndexLocation, encoder_name: EncoderName, options: IndexOptions
+) -> None:
+    """Warn which options a rebuild uses if those recorded in a damaged index cannot be read."""
     from pipeline.write import load_index_versions
 
     if not location.database.exists() or load_index_versions(location) is not None:
         return
-    defaults = []
+    arguments = []
     if options.encoder is None:
-        defaults.append(f"--encoder {encoder_name}")
+        arguments.append(f"--encoder {encoder_name}")
     if options.embed_cache is None:
-        defaults.append(f"--embed-cache {EmbedCacheMode.OFF}")
+        arguments.append(f"--embed-cache {EmbedCacheMode.OFF}")
     if not options.head_only:
-        # The damaged index may have had other patterns, which are lost.
-        defaults += [f"--branch {pattern}" for pattern in options.branch_patterns] or ["--head-only"]
-    if defaults:
+        # Given patterns are listed, too, because the damaged index may have had others, which are lost.
+        arguments += [f"--branch {pattern}" for pattern in options.branch_patterns] or ["--head-only"]
+    if arguments:
         logger.warning(
             "The options recorded in the index cannot be read. Rebuilding it with %s.",
-            " ".join(defaults),
+            " ".join(arguments),
         )
 
 
 def _find_encoder_name(location: IndexLocation) -> EncoderName:
-    """Return the encoder of the existing index, or the default encoder if there is no readable index."""
+    """Return the name of the index's encoder, or of the default encoder if there is no readable index."""
     if not location.database.exists():
         return EncoderName.MINILM
     from pipeline.component_versions import get_encoder_name
@@ -349,7 +351,7 @@ def _find_encoder_name(location: IndexLocation) -> EncoderName:
 
 
 def _select_provider(encoder_name: EncoderName, options: IndexOptions) -> str:
-    """Return the provider to run the encoder on. Raises BadRequest for a device with the static encoder."""
+    """Return the provider to run the encoder on. Raises BadRequest or ProviderUnavailable for an unusable option."""
     if encoder_name is EncoderName.STATIC:
         if options.embed_provider not in {EmbedProvider.AUTO, EmbedProvider.CPU}:
             raise BadRequest(
@@ -405,7 +407,7 @@ def _load_encoder(
 
 
 def _compute_encoder_threads(options: IndexOptions) -> int:
-    """Return the number of encoder threads; the option 0 means one for each processor."""
+    """Return the number of encoder threads; the option 0 means one for each usable CPU."""
     if options.threads is not None:
         return options.threads or count_usable_cpus()
     return max(1, int(count_usable_cpus() * _RESOURCE_SHARES[options.resources]))
@@ -415,7 +417,7 @@ def _build_run_options(provider: str, options: IndexOptions) -> RunOptions:
     from pipeline.embed import TEXTS_PER_TASK, TEXTS_PER_TRANSACTION
     from pipeline.run import COMMITS_PER_BATCH, RunOptions
 
-    # A killed run loses its uncommitted batches, so --resources makes no batch larger than the default.
+    # A killed run loses its unfinished batch, so --resources makes no batch larger than the default.
     commit_batch = options.commit_batch or int(
         COMMITS_PER_BATCH * min(_RESOURCE_SHARES[options.resources], 1)
     )
@@ -424,7 +426,7 @@ def _build_run_options(provider: str, options: IndexOptions) -> RunOptions:
         force=options.force,
         rebuild=options.rebuild,
         embed_cache=options.embed_cache,
-        # On a device, a call groups its texts by length, so it gets all texts of a transaction.
+        # On an accelerator, a call groups its texts by length, so it gets all texts of a transaction.
         embed_batch=options.embed_batch
         or (TEXTS_PER_TASK if provider == providers.CPU else TEXTS_PER_TRANSACTION),
         skip_vectors=options.skip_vectors,

@@ -1,7 +1,7 @@
 """Command `lineage index` of several repositories.
 
 There are two stages. First the commits of all repositories are extracted, so that queries soon find them by words. Then
-their texts are embedded, with one encoder. A repository that fails does not stop the others.
+their texts are embedded, with encoders that are loaded once. A repository that fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def _find_repositories_below(directory: Path) -> list[Path]:
 class _Run:
     """Index run of several repositories.
 
-    `unfinished`: repositories without a complete index; each with its result of `extract`, None before `extract`.
-    `failed`: repositories with errors.
+    `unfinished`: repositories with a stage to come, each with its result of `extract` (None before). `failed`:
+    repositories that could not be indexed.
     """
 
     paths: tuple[Path, ...]
@@ -134,7 +134,7 @@ class _Run:
         return index_repository(path, options, self.home, self.shared)
 
     def _finish(self, path: Path, result: IndexResult, line: str) -> None:
-        """Print the last line of a repository, with its profile and warnings."""
+        """Print the last line, the profile and the warnings of a repository that has no stage to come."""
         print_text(f"{path}: {line}")
         if self.options.profile and (result.summary or result.versions):
             profile = result.summary.profile if result.summary else Profile()
@@ -147,7 +147,7 @@ class _Run:
 
     @contextmanager
     def _report_failure(self, path: Path) -> Iterator[None]:
-        """Print an error of this repository, so that the others go on. Commands in messages name the repository."""
+        """Print an error of the body instead of raising it. Suggested commands get the argument `path`."""
         text.set_path_argument(path)
         try:
             yield

@@ -27,26 +27,26 @@ logger = logging.getLogger(__name__)
 COMMITS_PER_EVENT: Final = 100
 # Characters of a bar that stands for the whole time of the run.
 BAR_CELLS: Final = 24
-# Digits of the watermark on a terminal, as in git, so that an event of 9,999 commits fits 80 columns.
-SHORT_SHA_DIGITS: Final = 7
+# Digits of a SHA in an event on a terminal, as in git, so that an event of 9,999 commits fits 80 columns.
+EVENT_SHA_DIGITS: Final = 7
 # Maximum number of unreadable commits or files in a message. A few show what kind of damage it is.
 MAX_LISTED: Final = 3
 
-# Time over which the rate is averaged. A rate needs two updates in this time, and each batch sends one. With rich's
-# default of 30 s, runs with slow batches would therefore have no rate.
-SPEED_WINDOW_SECONDS: Final = 3600
+# Time over which the rate is averaged. A rate needs two updates in this time, and each batch sends one update. With
+# rich's default of 30 s, runs with slow batches would therefore have no rate.
+RATE_WINDOW_SECONDS: Final = 3600
 # Commits or texts per second below which the rate has one decimal.
 MIN_WHOLE_RATE: Final = 10
 
 
 @contextmanager
 def report_progress(*, show_bar: bool, name: str = "") -> Iterator[Callable[[Progress], None]]:
-    """Log progress events and show a progress bar on a terminal. Yield the function to call after each batch.
+    """Log progress events and show a progress bar on a terminal. Yield a function to call after each batch.
 
     `name`: name of the repository, shown before the bar if there are several.
     """
     is_terminal = sys.stderr.isatty()
-    event_log = _ProgressLog(SHORT_SHA_DIGITS if is_terminal else None)
+    event_log = _ProgressLog(EVENT_SHA_DIGITS if is_terminal else None)
     with _report_interruption(event_log):
         if not (show_bar and is_terminal):
             yield event_log.update
@@ -62,13 +62,13 @@ def report_progress(*, show_bar: bool, name: str = "") -> Iterator[Callable[[Pro
 
 @contextmanager
 def _report_interruption(event_log: _ProgressLog) -> Iterator[None]:
-    """Print how many commits are indexed if the run is interrupted after its first progress."""
+    """Print how many commits are indexed, or texts embedded, if the run is interrupted after its first batch."""
     try:
         yield
     except BaseException as error:
-        if is_interrupt(error) and event_log.latest:
+        if is_interrupt(error) and event_log.latest_progress:
             with suppress(OSError):  # a terminal that was closed
-                print_note(_format_interruption(event_log.latest))
+                print_note(_format_interruption(event_log.latest_progress))
         raise
 
 
@@ -89,15 +89,15 @@ class _ProgressLog:
     """Progress log with an event for every `COMMITS_PER_EVENT` commits, and for every transaction of vectors.
 
     `watermark_digits`: number of digits to log of the watermark, the SHA of the last indexed commit; None for all.
-    `latest`: the last progress; None before the first.
+    `latest_progress`: progress after the latest batch; None before the first.
     """
 
     watermark_digits: int | None = None
-    latest: Progress | None = None
+    latest_progress: Progress | None = None
 
     def update(self, progress: Progress) -> None:
         """Log an event if a multiple of `COMMITS_PER_EVENT` was passed or texts were embedded."""
-        previous_commits = self.latest.processed_commits if self.latest else 0
+        previous_commits = self.latest_progress.processed_commits if self.latest_progress else 0
         if progress.processed_commits // COMMITS_PER_EVENT > previous_commits // COMMITS_PER_EVENT:
             logger.info(
                 "event=indexing commits=%d total=%d hunks=%d watermark=%s",
@@ -108,7 +108,7 @@ class _ProgressLog:
             )
         if progress.embedded_texts:
             logger.info("event=embedding texts=%d total=%d", progress.embedded_texts, progress.total_texts)
-        self.latest = progress
+        self.latest_progress = progress
 
 
 def print_summary(
@@ -183,7 +183,7 @@ def log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
             len(summary.refresh.failed_commits),
             _format_unreadable(summary.refresh.failed_commits),
         )
-    from serve.index_status import describe_compatibility  # imports the database, which the run has imported
+    from serve.index_status import describe_compatibility  # imports the database, which the run has loaded
 
     if compatibility_warning := describe_compatibility(summary.verdict):
         logger.warning("%s", compatibility_warning)
@@ -244,14 +244,14 @@ def show_progress_bar(
         *columns,
         console=console or Console(stderr=True),
         transient=True,
-        speed_estimate_period=SPEED_WINDOW_SECONDS,
+        speed_estimate_period=RATE_WINDOW_SECONDS,
         get_time=clock,
     ) as bar:
         indexing = bar.add_task(f"indexing {escape(name)}".rstrip(), total=None, details="")
         embedding = bar.add_task(f"embedding {escape(name)}".rstrip(), total=None, details="", visible=False)
 
         def update(progress: Progress) -> None:
-            # The counts are updated first, because the speed is computed from them.
+            # The counts are updated first, because rich computes the rate (`speed`) from them.
             bar.update(indexing, total=progress.total_commits, completed=progress.processed_commits)
             rate = _format_rate(bar.tasks[indexing].speed, "commits")
             bar.update(indexing, details=f"commits, {progress.written_hunks:,} hunks, {rate}")
@@ -266,8 +266,8 @@ def show_progress_bar(
         yield update
 
 
-def _format_rate(speed: float | None, unit: str) -> str:
-    if not speed:
+def _format_rate(rate: float | None, unit: str) -> str:
+    if not rate:
         return "..."
-    decimals = 0 if speed >= MIN_WHOLE_RATE else 1
-    return f"{speed:,.{decimals}f} {unit}/s"
+    decimals = 0 if rate >= MIN_WHOLE_RATE else 1
+    return f"{rate:,.{decimals}f} {unit}/s"

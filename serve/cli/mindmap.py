@@ -240,22 +240,22 @@ def _print_mindmap(document: Mindmap, console: Console, node_id: str, depth: int
 
     for branches, line in add_branches(build_outline(document, node_id, max_depth=depth)):
         console.print(Text.assemble(branches, *_style_line(line)), soft_wrap=True)
-    counts = compute_progress(document)
-    is_finished = 0 < counts.total == counts.completed
-    footer = Text(escape_line(" · ".join(_format_footer(document, counts))))
+    progress = compute_progress(document)
+    is_finished = 0 < progress.total == progress.completed
+    footer = Text(escape_line(" · ".join(_format_footer(document, progress))))
     console.print()
     console.print(footer, soft_wrap=True, style="green" if is_finished else "")
 
 
 def _style_line(line: OutlineLine) -> list[tuple[str, str] | Text]:
-    """Return the texts of a line of the tree, each with its style. Tasks have the color of their status."""
+    """Return the parts of a line of the tree, each with its style. The color of a task shows its status."""
     from mindmap.document import BLOCKED, COMPLETED, IN_PROGRESS
 
     node = line.node
     if node.is_task:
         style = {COMPLETED: "green", IN_PROGRESS: "bold yellow", BLOCKED: "red"}.get(node.status or "", "")
     else:
-        style = "cyan" if line.mark else "bold"
+        style = "cyan" if line.mark else "bold"  # only the root has no mark
     mark = f"{line.mark} " if line.mark else ""
     remarks = f"  {', '.join(line.remarks)}" if line.remarks else ""
     return [
@@ -264,13 +264,13 @@ def _style_line(line: OutlineLine) -> list[tuple[str, str] | Text]:
     ]
 
 
-def _format_footer(document: Mindmap, counts: Progress) -> Iterator[str]:
+def _format_footer(document: Mindmap, progress: Progress) -> Iterator[str]:
     """Yield the progress of a map, then its number of blocked tasks, active task and number of links, if any."""
-    yield str(counts)
-    if counts.blocked:
-        yield f"{counts.blocked} blocked"
-    if counts.active_task_id:
-        yield f"now: {_collapse_whitespace(document.nodes[counts.active_task_id].label)}"
+    yield str(progress)
+    if progress.blocked:
+        yield f"{progress.blocked} blocked"
+    if progress.active_task_id:
+        yield f"now: {_collapse_whitespace(document.nodes[progress.active_task_id].label)}"
     if document.links:
         yield format_count(len(document.links), "link")
 

@@ -39,7 +39,9 @@ SinceOption = Annotated[
         help="Only commits since this time: `30d` (h, d, w, m, y), `2024`, `2024-01`, `2024-01-31` or RFC 3339."
     ),
 ]
-UntilOption = Annotated[str | None, typer.Option(help="Only commits before this time, in the same form.")]
+UntilOption = Annotated[
+    str | None, typer.Option(help="Only commits before this time, in the form of --since.")
+]
 PathFilterOption = Annotated[
     str | None,
     typer.Option("--path", help="Only files that match this gitignore pattern: `src/`, `*.py`, `/docs`."),
@@ -151,12 +153,13 @@ def query_command(  # noqa: PLR0913 - one parameter per option
 def parse_query_arguments(words: Sequence[str], query_option: str | None) -> tuple[str, Path]:
     """Return the query and PATH from the arguments `words` and the option `--query`.
 
-    With `--query`, the only argument is PATH. Without it: of two arguments, the second is PATH if the first has several
-    words, or if the second can only be a path (`_is_path`). Otherwise all arguments are words of the query.
+    With `--query`, the only argument is PATH. Without it, all arguments are words of the query, with one exception: of
+    two arguments, the second is PATH if it can only be a path (`_is_clearly_path`), or if the first is a quoted query
+    of several words.
 
-    Raises BadRequest for a missing query, for several arguments with `--query`, if the first or last word exists as a
-    path, because that is ambiguous, and if the last of several words looks like a path that does not exist. Most hints
-    give a corrected command.
+    Raises BadRequest for a missing query, for several arguments with `--query`, for a first or last word that exists as
+    a path, because it may be meant as PATH, and for the last of several words if it looks like a path that does not
+    exist. Most hints give a corrected command.
     """
     if query_option is not None:
         return query_option, _parse_path_argument(words, query_option)
@@ -164,7 +167,7 @@ def parse_query_arguments(words: Sequence[str], query_option: str | None) -> tup
         raise BadRequest(
             "The query is missing.", hint=f"Describe the change: {_format_query_command(EXAMPLE_QUERY)}."
         )
-    if len(words) == 2 and (len(words[0].split()) > 1 or _is_path(words[1])):
+    if len(words) == 2 and (len(words[0].split()) > 1 or _is_clearly_path(words[1])):
         return words[0], Path(words[1])
     starts_with_path = os.path.exists(words[0])  # noqa: PTH110 - `Path.exists` can raise
     if not starts_with_path and not os.path.exists(words[-1]):  # noqa: PTH110
@@ -194,8 +197,8 @@ def _parse_path_argument(words: Sequence[str], query: str) -> Path:
     raise BadRequest("The query is not quoted: it ends at the first space.", hint=f"Quote it: {quoted}.")
 
 
-def _is_path(word: str) -> bool:
-    """Check whether a word can only be a path: it exists and has a slash, or is `.` or `..`."""
+def _is_clearly_path(word: str) -> bool:
+    """Check whether a word can only be a path: it is `.` or `..` or has a slash, and it exists."""
     return (word in (".", "..") or "/" in word) and os.path.exists(word)  # noqa: PTH110 - `Path.exists` can raise
 
 
@@ -232,7 +235,8 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     no_related: Annotated[
         bool,
         typer.Option(
-            "--no-related", help="Omit related commits: the ones before and after in the file's history."
+            "--no-related",
+            help="Omit related commits: those shortly before and after the hits in the file's history.",
         ),
     ] = False,
     no_evolution: Annotated[

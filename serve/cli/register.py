@@ -46,9 +46,10 @@ RemoveOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ServerProgram:
-    """MCP server program that clients start, and its environment variables (None: not set).
+    """MCP server program that clients start.
 
-    `takes_directory`: an argument names the directory to answer about, by default the working directory.
+    `name`: executable. `distribution`: Python package that installs it. `environment`: its variables (None: not set).
+    `takes_directory`: an argument can name the directory to answer about; the default is the working directory.
     """
 
     name: str
@@ -58,7 +59,7 @@ class ServerProgram:
     takes_directory: bool = False
 
 
-def create_register_command(name: str, load_program: Callable[[], ServerProgram]) -> Callable[..., None]:
+def create_register_command(name: str, build_program: Callable[[], ServerProgram]) -> Callable[..., None]:
     """Return the `register` command of a program; `name` is the default name of the server."""
 
     def register_command(
@@ -73,17 +74,17 @@ def create_register_command(name: str, load_program: Callable[[], ServerProgram]
     ) -> None:
         from serve.setup.register import RegisterOptions
 
-        _register(RegisterOptions(client, project, file, shape, write, remove), server_name, load_program())
+        _register(RegisterOptions(client, project, file, shape, write, remove), server_name, build_program())
 
     register_command.__doc__ = f"Show the configuration of MCP clients for {name}, or write it."
     return register_command
 
 
 def _build_directory_argument(options: RegisterOptions, program: ServerProgram) -> tuple[str, ...]:
-    """Return the path of the current work tree as an argument, if the client starts servers in another directory.
+    """Return the path of the current work tree as an argument, if the client starts servers outside of projects.
 
-    Return no argument for other clients and programs. Outside repositories, return none if the entry is only shown or
-    removed; raise NotARepository if it is to be written.
+    Return no argument for other clients, and for programs without `takes_directory`. Outside repositories, raise
+    NotARepository if the entry is to be written; return no argument if it is only shown or removed.
     """
     from serve.setup.mcp_clients import CLIENTS
 

@@ -1,6 +1,6 @@
-"""JSON of answers for programs, and terminal output of `lineage status`, `lineage query` and `lineage explain`.
+"""JSON of `lineage query` and `lineage explain`; terminal output of both and of `lineage status`.
 
-In the output of `explain`, a run is a sequence of consecutive lines from the same commit.
+In the output of `explain`, a run is a sequence of consecutive lines from one commit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 MAX_EXCERPT_LINES: Final = 12
 # Maximum lines of a commit message's body; usually enough for its first paragraph.
 MAX_BODY_LINES: Final = 3
-# Maximum number of symbols. More do not fit on the line of the path.
+# Maximum number of symbols of a hit. More do not fit on the line of its path.
 MAX_SYMBOLS: Final = 4
 # Shown in place of the path for a commit that changes no file itself.
 NO_FILE: Final = "(no file)"
@@ -53,9 +53,9 @@ MAX_FULL_LINES: Final = 60
 LINES_PER_RUN: Final = 3
 # Width of the column before the lines: number of the hit, two spaces and SHA of its commit.
 MARGIN_WIDTH: Final = 4 + SHA_DIGITS
-# Maximum number of runs of a long range. The JSON has all lines.
+# Maximum number of runs in an explanation with more than MAX_FULL_LINES lines. The JSON has all lines.
 MAX_RUNS: Final = 40
-# Maximum number of line ranges of a commit. More do not fit on the line of the path.
+# Maximum number of line ranges of a commit. More do not fit on the line of its path.
 MAX_RANGES: Final = 5
 # Width of the longest step of an evolution.
 STEP_WIDTH: Final = len("reformatted")
@@ -85,7 +85,7 @@ def to_json(
 
 
 def print_find_answer(answer: FindAnswer, console: Console, terms: Collection[str] = ()) -> None:
-    """Print an answer on a terminal. Long diffs are shortened to the lines with the most of `terms`."""
+    """Print an answer on a terminal. Long diffs are cut to the lines with the most `terms` (words of the query)."""
     for number, hit in enumerate(answer.hits, start=1):
         print_hit(_format_find_heading(number, hit), hit, console, terms)
     for line in _format_find_footer(answer.meta):
@@ -95,12 +95,12 @@ def print_find_answer(answer: FindAnswer, console: Console, terms: Collection[st
 def print_hit(
     heading: Text, hit: PatternHit | ExplainHit, console: Console, terms: Collection[str] = ()
 ) -> None:
-    """Print the heading of a hit, then its diff, shortened to the lines with the most of `terms`."""
+    """Print the heading of a hit, then its diff. A long diff is cut to the lines with the most `terms`."""
     # Wrapping options are passed here, because `Console.print` ignores those of a Text.
     console.print(heading, no_wrap=True, overflow="ellipsis")
     if hit.diff_excerpt:
         window = excerpts.select_window(hit.diff_excerpt, terms, MAX_EXCERPT_LINES)
-        excerpt = _format_excerpt(window, truncated=hit.diff_truncated)
+        excerpt = _format_excerpt(window, is_truncated=hit.diff_truncated)
         console.print(excerpt, no_wrap=True, overflow="ellipsis")
     console.print()
 
@@ -116,7 +116,7 @@ def format_message_lines(message: str) -> list[str]:
 
 
 def format_evidence(hit: PatternHit | ExplainHit | ChangeHit | TraceHit | CommitDetails) -> str:
-    """Return two spaces and the references, release and copies of a commit; an empty text if it has none."""
+    """Return two spaces and the references, first tag, copies and revert of a commit; empty if it has none."""
     # References in the subject are left out, because the subject is always shown.
     subject = hit.commit_subject if isinstance(hit, ChangeHit | TraceHit) else get_subject(hit.commit_message)
     tag = hit.release.tag if hit.release else None
@@ -131,8 +131,8 @@ def get_line_style(line: str) -> str:
     return styles.get(line[:1], "")
 
 
-def _format_excerpt(window: DiffWindow, *, truncated: bool) -> Text:
-    """Return the lines of a diff in color, with a mark where lines were omitted."""
+def _format_excerpt(window: DiffWindow, *, is_truncated: bool) -> Text:
+    """Return the lines of a diff in color, with marks for omitted lines. `is_truncated`: its end is missing."""
     from rich.text import Text
 
     excerpt = Text()
@@ -142,7 +142,7 @@ def _format_excerpt(window: DiffWindow, *, truncated: bool) -> Text:
     for line in window.lines:
         escaped_line = escape_controls(line.removesuffix("\r"))
         excerpt.append(f"\n    │ {escaped_line.expandtabs(4)}", style=get_line_style(escaped_line))
-    if window.has_more_below or truncated:
+    if window.has_more_below or is_truncated:
         excerpt.append(omitted_line, style="dim")
     return excerpt[1:]  # without the first line break
 

@@ -39,22 +39,22 @@ MAX_LINES: Final = 12
 # References of a release note to show. A pull request may close many issues.
 MAX_REFERENCES: Final = 4
 
-# Width of the longest step of a trace, and the styles of steps; others, such as "renamed", are magenta.
+# Width of the longest step of a trace, and styles of steps. A step without a style, such as "renamed", is magenta.
 STEP_WIDTH: Final = len("introduced")
 STEP_STYLES: Final = {"introduced": "green", "restored": "green", "removed": "red", "modified": ""}
 
 # Rows of a table. The first cell of a row is a name; the others are right-aligned.
 Rows = Sequence[Sequence[str]]
-# Maximum width of the names in a table, for a terminal of 80 columns; on a wider one they may take half of its width. A
-# longer path is cut at its start, because the file name is at its end.
+# Maximum width of the names in a table, for a terminal of 80 columns; names may take half the width of a wider
+# terminal. A longer path is cut at its start, because the file name is at its end.
 NAME_COLUMNS: Final = 44
 INDENT: Final = "  "
 
 
 def print_grep_answer(answer: ChangeSearchAnswer, console: Console, *, compact: bool = False) -> None:
-    """Print the commits with their matching lines, then the number of commits and what is left out.
+    """Print the commits with their matching lines, then the number of commits and the limitation.
 
-    `compact`: the answer has no lines, so their omission is not marked.
+    `compact`: the answer has no lines on purpose, so no mark is shown for omitted lines.
     """
     from rich.text import Text
 
@@ -96,7 +96,7 @@ def _format_hit_files(hit: ChangeHit, *, compact: bool) -> Iterator[Text]:
             text = escape_controls(line.text.removesuffix("\r")).expandtabs(4)
             row = Text().append(f"    │ {line.number:>5} ", style="dim")
             yield row.append(f"{line.sign}{text}", style=get_line_style(line.sign))
-        # A file without lines was beyond the limit of the search.
+        # A file has no lines if other files of the commit have used up the limit of the search.
         if not compact and (not file.lines or len(shown_lines) < len(file.lines)):
             yield Text("    │ …", style="dim")
         remaining_lines -= len(shown_lines)
@@ -165,7 +165,7 @@ def print_show_answer(answer: ShowAnswer, console: Console) -> None:
     """Print the commit, then its files and the diff of one of them, or a file as it was."""
     from rich.text import Text
 
-    # One call for all lines, which can be many: each would take 70 µs.
+    # One call for all lines, because there can be many, and a call for each takes 70 µs.
     console.print(Text("\n").join(_format_commit(answer.commit)), soft_wrap=True)
     for line in answer.changelog:
         console.print(Text(f"changelog: {escape_line(line)}", style="dim"), no_wrap=True, overflow="ellipsis")
@@ -242,8 +242,8 @@ def _format_diff_or_content(diff: FileDiff | None, content: FileContent | None) 
 def print_trace_answer(answer: TraceAnswer, console: Console) -> None:
     """Print the changes, then the counts.
 
-    Below a change, a line has its place and evidence (references, release). The line is omitted if the previous change
-    has the same place and there is no evidence.
+    Below a change, a line shows its place (file and symbol) and evidence (references, release). The line is omitted if
+    the change has no evidence and the place of the previous change.
     """
     from rich.text import Text
 
@@ -311,7 +311,7 @@ def _build_related_tables(answer: RelatedAnswer, *, compact: bool) -> Iterator[t
     """Yield the heading and the rows of each table. `compact`: omit the commit of each row."""
     details = answer.meta.related
 
-    def describe_commit(sha: str, date: str) -> list[str]:
+    def format_commit_cells(sha: str, date: str) -> list[str]:
         return [] if compact else [f"last {date[:10]}  {sha[:SHA_DIGITS]}"]
 
     yield (
@@ -322,7 +322,7 @@ def _build_related_tables(answer: RelatedAnswer, *, compact: bool) -> Iterator[t
                 format_commit_count(file.support),
                 _format_share(file.confidence),
                 f"lift {file.lift:.1f}",
-                *describe_commit(file.commit_sha, file.commit_date),
+                *format_commit_cells(file.commit_sha, file.commit_date),
             )
             for file in answer.hits
         ],
@@ -362,7 +362,7 @@ def _build_related_tables(answer: RelatedAnswer, *, compact: bool) -> Iterator[t
                 f"{spot.name}{f':{spot.line}' if spot.line else ''}",
                 format_commit_count(spot.commits),
                 f"{spot.fixes} fix{'' if spot.fixes == 1 else 'es'}",
-                *describe_commit(spot.commit_sha, spot.commit_date),
+                *format_commit_cells(spot.commit_sha, spot.commit_date),
             )
             for spot in details.hot_spots
         ],

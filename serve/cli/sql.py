@@ -1,6 +1,6 @@
 """Command `lineage sql`: SQL on the index, as an argument, from stdin or at a prompt.
 
-The index is opened for each input, so that index runs do not wait for a prompt.
+The index is opened for each input, so that index runs do not wait while the prompt is open.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from serve.errors import BadRequest
 from serve.text import escape_controls, escape_json_controls
 from stores.errors import LineageError
 
-# Maximum width of a column of a table in a pipe. Longer values are printed in full; their rows are not aligned.
+# Width to which columns of a table in a pipe are padded at most. Longer values are printed in full, unaligned.
 MAX_COLUMN_WIDTH: Final = 120
 # Maximum rows of a table, which are kept in memory to compute the widths of columns. The other formats have all rows.
 MAX_TABLE_ROWS: Final = 200
@@ -121,7 +121,7 @@ def run_statements(path: Path, statements: str, output_format: Format) -> None:
 
 
 def _returns_rows(statements: Sequence[Any]) -> bool:
-    """Check whether the last of the parsed statements returns rows. SET returns none. There may be no statement."""
+    """Check whether the last parsed statement returns rows, unlike SET. Return False if there is no statement."""
     if not statements:
         return False
     return any(kind.name == "QUERY_RESULT" for kind in statements[-1].expected_result_type)
@@ -139,7 +139,7 @@ def _print_table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
         [escape_controls(_format_cell(value)) for value in row] for row in (names, *rows[:MAX_TABLE_ROWS])
     ]
     if sys.stdout.isatty():
-        _print_columns(lines, are_numbers)
+        _print_fitted_table(lines, are_numbers)
     else:
         widths = [min(MAX_COLUMN_WIDTH, max(map(len, column))) for column in zip(*lines, strict=True)]
         rule = ["─" * width for width in widths]
@@ -153,8 +153,8 @@ def _print_table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
         print_note(f"These are the first {MAX_TABLE_ROWS} rows; `--format csv` prints all.")
 
 
-def _print_columns(lines: Sequence[Sequence[str]], are_numbers: Sequence[bool]) -> None:
-    """Print the lines of a table, the header first, in the width of the terminal."""
+def _print_fitted_table(lines: Sequence[Sequence[str]], are_numbers: Sequence[bool]) -> None:
+    """Print a table, cut to the width of the terminal. `lines`: the header, then the rows."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -281,7 +281,7 @@ def _run_prompt(path: Path, output_format: Format) -> None:
 
 
 def _read_statements() -> Iterator[str]:
-    """Yield the inputs of the prompt: lines up to one that ends with a semicolon. Ctrl-C discards the lines so far."""
+    """Yield each input: its lines up to a line that ends with a semicolon. Ctrl-C discards the lines so far."""
     lines: list[str] = []
     while True:
         try:

@@ -75,7 +75,7 @@ RepositoryPath = Annotated[
 
 
 def _remember_single_path(paths: list[Path] | None) -> list[Path]:
-    """Remember the PATH argument if there is only one. With several, the command remembers the one it works on."""
+    """Remember the PATH argument if there is only one. With several, the command remembers each in turn."""
     remember_path(paths[0] if paths and len(paths) == 1 else Path())
     return paths or []
 
@@ -120,7 +120,7 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int
     """Run a command and return its exit code. All errors become messages and exit codes here."""
     process.configure_streams()
     code = INTERRUPTED
-    # A signal may also arrive just before or after the `try` statement in `_run_app`.
+    # Suppressed here, because a signal may also arrive just before or after the `try` statement in `_run_app`.
     with suppress(KeyboardInterrupt), process.handle_termination_signals() as received_signal:
         # The command has its own context, so that its PATH argument does not affect later commands of this process.
         code = copy_context().run(_run_app, app, name, arguments)

@@ -71,19 +71,21 @@ SELECT_HINT: Final = "(arrow keys, Enter)"
 def run_wizard(path: Path, ignored_options: IndexOptions) -> None:
     """Ask for the options of an index run of the repository at `path`, then run it.
 
-    `ignored_options`: options given on the command line. They are ignored, with a warning.
+    `ignored_options`: options given on the command line. A warning lists those that the wizard asks for.
     """
     check_terminal()
     repository = open_repository(path)
     if repository.read_head() is None:
         raise NothingToIndex(repository.root)
-    provider_options, unavailable = split_providers([*EmbedProvider], providers.list_built_in_providers())
+    provider_options, unavailable_providers = split_providers(
+        [*EmbedProvider], providers.list_built_in_providers()
+    )
     basic_questions = build_basic_questions(provider_options)
     all_questions = (*basic_questions, *ADVANCED_QUESTIONS)
     _warn_ignored(format_option_arguments(ignored_options, all_questions))
     _, status = index_status.load_status_at_path(path, config.load_settings().home)
     _print(_format_heading(repository.root, status))
-    options = _ask_options(basic_questions, unavailable)
+    options = _ask_options(basic_questions, unavailable_providers)
     _print(
         f"\nThe same without questions:\n\n    {format_equivalent_command(path, options, all_questions)}\n"
     )
@@ -145,10 +147,10 @@ def confirm(question: str, *, default: bool) -> bool:
     return is_confirmed
 
 
-def ask_text(question: str, default: str, parse: Callable[[str], Any]) -> Any:
+def ask_text(question: str, default_meaning: str, parse: Callable[[str], Any]) -> Any:
     """Ask for a text until `parse` accepts it, and return the parsed value.
 
-    `default` describes what an empty answer means. `parse` raises ValueError with a message that is shown.
+    `default_meaning`: what an empty answer means. `parse` raises ValueError with a message that is shown.
     """
 
     def validate(text: str) -> bool | str:
@@ -158,13 +160,13 @@ def ask_text(question: str, default: str, parse: Callable[[str], Any]) -> Any:
             return str(error)
         return True
 
-    instruction = f"(Enter: {default})"
+    instruction = f"(Enter: {default_meaning})"
     prompt = questionary.text(
         question, validate=validate, qmark=QUESTION_MARK, instruction=instruction, style=STYLE
     )
     _show_error_below_question(prompt.application)
     text = str(_run_prompt(prompt)).strip()
-    _print_question_and_answer(question, text or default)
+    _print_question_and_answer(question, text or default_meaning)
     return parse(text)
 
 
@@ -177,15 +179,17 @@ def _format_question_arguments(question: WizardQuestion, options: IndexOptions) 
         yield str(value)
 
 
-def _ask_options(basic_questions: tuple[WizardQuestion, ...], unavailable: tuple[str, ...]) -> IndexOptions:
-    """Ask for the options; for the advanced ones only if the user agrees.
+def _ask_options(
+    basic_questions: tuple[WizardQuestion, ...], unavailable_providers: tuple[str, ...]
+) -> IndexOptions:
+    """Ask for the options; for the advanced options only if the user agrees.
 
-    `unavailable`: names of the providers that this build cannot run.
+    `unavailable_providers`: names of the providers that this build cannot run.
     """
     mode = Mode(choose("What should be done?", MODE_OPTIONS))
     values: dict[str, Any] = dict(mode.fields)
-    if unavailable:
-        _print(f"  Not available in this build: {', '.join(unavailable)}.")
+    if unavailable_providers:
+        _print(f"  Not available in this build: {', '.join(unavailable_providers)}.")
     values |= {question.field: _ask(question) for question in basic_questions}
     if confirm("Set more: threads, processes, batches, output?", default=False):
         values |= {question.field: _ask(question) for question in ADVANCED_QUESTIONS}
@@ -194,8 +198,8 @@ def _ask_options(basic_questions: tuple[WizardQuestion, ...], unavailable: tuple
 
 def _ask(question: WizardQuestion) -> Any:
     match question.answer:
-        case Number(_, default) as number:
-            return ask_text(question.question, default, lambda text: parse_number(text, number))
+        case Number(_, default_meaning) as number:
+            return ask_text(question.question, default_meaning, lambda text: parse_number(text, number))
         case Switch(default):
             return confirm(question.question, default=default)
         case Choice() as choice:

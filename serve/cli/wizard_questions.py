@@ -43,10 +43,10 @@ class ChoiceOption:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Integer of at least `minimum`; `default` describes what an empty answer means."""
+    """Integer of at least `minimum`. `default_meaning`: what an empty answer means, in words."""
 
     minimum: int
-    default: str
+    default_meaning: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Choice among options; `parse` converts the value of an option to that of the field.
+    """Choice among options. `parse` converts the value of an option to the value of the `IndexOptions` field.
 
-    The default is the first option. With `unchanged_meaning`, the default is to set no value; the text says what that
-    means.
+    The default is the first option. With `unchanged_meaning`, the default is `UNCHANGED`, which sets the field to None;
+    the text says what that means.
     """
 
     options: tuple[ChoiceOption, ...]
@@ -95,7 +95,7 @@ class WizardQuestion:
 
 MODE_OPTIONS: Final = (
     ChoiceOption(Mode.STANDARD, "index the new commits; the first time, the full history"),
-    ChoiceOption(Mode.INCREMENTAL, "the same, but do nothing if the index is at HEAD; used by hooks"),
+    ChoiceOption(Mode.INCREMENTAL, "like standard, but do nothing if the index is at HEAD; used by hooks"),
     ChoiceOption(Mode.FORCE, "also extract all HEAD symbols and outdated ones again; vectors stay"),
     ChoiceOption(Mode.REBUILD, "delete the index of this repository and build a new one"),
 )
@@ -190,7 +190,7 @@ def parse_number(text: str, number: Number) -> int | None:
     if text.strip().isascii() and text.strip().isdigit() and int(text) >= number.minimum:
         return int(text)
     raise ValueError(
-        f"Enter a whole number from {number.minimum}, or nothing for the default: {number.default}."
+        f"Enter a whole number from {number.minimum}, or nothing for the default: {number.default_meaning}."
     )
 
 

@@ -1,7 +1,7 @@
-"""Address file of the running viewer: a JSON file with its port in the data directory, locked while the viewer runs.
+"""Address file of the running viewer: a JSON file with the viewer's port, locked while the viewer runs.
 
-The system releases the lock when the process ends. So the file of a killed viewer is recognized as stale, even if
-another process has the viewer's pid by now.
+The file is in the data directory. The system releases the lock when the process ends. So the file of a killed viewer is
+recognized as stale, even if another process has the viewer's pid by now.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class AddressFile:
                 self._lock_and_write()
 
     def withdraw(self) -> None:
-        """Delete the file and release its lock."""
+        """Delete the file if it has this viewer's address, and release the lock."""
         if self._descriptor is not None:
             # This viewer still holds the lock, so no other viewer can have published its address in this file.
             if self._is_current_file():
@@ -135,7 +135,7 @@ def _read_port(directory: Path) -> int | None:
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Return True if another process holds the lock of an open file; else lock it until it is closed."""
+    """Return True if another process holds the lock of an open file. If not, lock the file until it is closed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -40,16 +40,17 @@ RESPONSE_HEADERS: Final = {
     # Browsers ask again each time; the response is 304 (Not Modified) if nothing has changed.
     "Cache-Control": "no-cache",
 }
-# The largest requests have the text of an answer or a comment, with up to 12 bytes for a character in JSON.
+# The largest requests have the text of an answer or a comment, with up to 12 bytes for a character in JSON; 4 KiB are
+# for the other fields.
 MAX_BODY_BYTES: Final = 12 * MAX_TEXT_LENGTH + (4 << 10)
-# A rejected body up to this size is read before the response, because closing a connection while the client still sends
-# can lose the response. A larger body is rejected at once.
+# A rejected body up to this size is read before the error is sent, because closing a connection while the client still
+# sends can lose the response. A larger body is rejected at once.
 MAX_DISCARDED_BYTES: Final = 16 << 20
 # Digits of `Content-Length` that are parsed, since Python's `int` rejects numbers of thousands of digits.
 MAX_LENGTH_DIGITS: Final = 15
 # Time for a client to receive a response: 170 kB/s for a map of 10 MB.
 SEND_TIMEOUT_SECONDS: Final = 60.0
-# Value of `Retry-After` if there are too many requests. In this time some of the slow tasks finish.
+# Seconds in `Retry-After` if there are too many requests. In this time some of the slow tasks finish.
 RETRY_AFTER_SECONDS: Final = "5"
 # Maximum number of open event streams: far more than the pages that one user opens, and below the limit of open files.
 MAX_LISTENERS: Final = 500
@@ -69,8 +70,8 @@ logger = logging.getLogger(__name__)
 class ViewerHandler(RequestHandler):
     """Base class of all handlers: checks the host, limits the body, sets the headers, sends errors as JSON.
 
-    `body` is the received part of the request's body. `rejection` is an error to raise when the body has been read.
-    Subclasses call `raise_if_rejected` first in each method.
+    `body` is the received part of the request's body. `rejection` is an error to raise when the body has been read;
+    each HTTP method of a subclass begins with `raise_if_rejected`.
     """
 
     viewer: ViewerState
@@ -223,7 +224,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 class EventStreamHandler(SameOriginHandler):
     """Handler of the Server-Sent Events of changed maps.
 
-    It sends the changes after `Last-Event-ID`; without this header, those from now on.
+    It sends the changes after `Last-Event-ID`; without this header, the changes from now on.
     """
 
     def initialize(self, viewer: ViewerState) -> None:

@@ -50,8 +50,9 @@ DEFAULT_PORT: Final = 4870
 # Number of ports to try, starting with the requested one.
 PORT_ATTEMPTS: Final = 50
 LAST_PORT: Final = 65_535
+# Number of connections that may wait until the server accepts them.
 BACKLOG: Final = 512
-# Longest time for a client to send its request. A slower client would occupy a connection that others need.
+# Longest times for a client to send its request. A slower client would occupy a connection that others need.
 HEADER_TIMEOUT_SECONDS: Final = 20.0
 BODY_TIMEOUT_SECONDS: Final = 15.0
 MAX_HEADER_BYTES: Final = 16 << 10
@@ -60,7 +61,7 @@ MAX_CONNECTIONS: Final = 800
 OPEN_FILE_LIMIT: Final = 2_048
 # Longest time that the viewer waits for slow tasks and event streams after a signal.
 SHUTDOWN_SECONDS: Final = 5.0
-# Longest time that it then waits for connections to close.
+# Longest time that it waits for connections to close after that.
 CLOSE_SECONDS: Final = 1.0
 # Interval of checks for the end of slow tasks and event streams.
 SHUTDOWN_CHECK_SECONDS: Final = 0.02
@@ -370,7 +371,7 @@ class CommentRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
 
 
 class GitSyncHandler(JsonPostHandler):
-    """Handler of a git sync: attaches to a map the files of its workspace that differ from HEAD."""
+    """Handler of a git sync, which attaches the workspace's files that differ from HEAD to a map."""
 
     async def post(self) -> None:
         """Sync the map and send the number of attached files with the map."""

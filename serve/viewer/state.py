@@ -55,7 +55,7 @@ QUICK_THREADS: Final = 4
 SLOW_THREADS: Final = 4
 # Maximum number of slow tasks that run or wait: more than a page requests at once.
 MAX_SLOW_TASKS: Final = 32
-# Maximum length of a commit's message and diff: about 1,000 lines.
+# Maximum length of a commit's message and diff, in tokens: about 1,000 lines.
 MAX_COMMIT_TOKENS: Final = 20_000
 # Complete or abbreviated sha; names of branches and other revisions are refused.
 _SHA: Final = re.compile(r"[0-9a-f]{7,64}", re.ASCII)
@@ -82,9 +82,9 @@ class Change:
 class ChangeLog:
     """Changed maps in order of their latest change. Not thread-safe: use it on one event loop.
 
-    Each changed map is stored once, with the number of its latest change. A client of the event stream stores only the
-    last number that it has received, so it needs no queue, and a slow client gets one event per changed map. `epoch` is
-    a random text in event ids: with it the viewer recognizes ids of an earlier run.
+    Each changed map is stored once, with the number of its latest change. A client of the event stream needs no queue,
+    only the last number that it has received, and a slow client gets one event per changed map. `epoch` is a random
+    text in event ids, by which the viewer recognizes ids of an earlier run.
     """
 
     def __init__(self) -> None:
@@ -197,12 +197,12 @@ class _CacheEntry(Generic[Result]):
     loaded_at: float
     value: Result
 
-    def is_valid_for(self, current: FileSignature | None, requested_at: float) -> bool:
-        """Return True if the entry may answer a request, given the file's current signature."""
+    def is_valid_for(self, current_signature: FileSignature | None, requested_at: float) -> bool:
+        """Return True if the entry may answer a request that arrived at `requested_at`."""
         # An entry that was loaded after the request arrived is valid, even if the file has changed since. So
         # requests for a map that is written continuously share one load.
         return self.loaded_at >= requested_at or (
-            self.signature is not None and self.signature.is_settled and self.signature == current
+            self.signature is not None and self.signature.is_settled and self.signature == current_signature
         )
 
 
@@ -322,7 +322,7 @@ class LineageLookup:
     lines: str = ""
 
     def explain(self, document: Mindmap, backend: Backend) -> ExplainAnswer:
-        """Return the answer of `lineage explain` for a file that the map has and that is in its workspace.
+        """Return the answer of `lineage explain` for a file of the map in its workspace.
 
         Raises NoWorkspace, NotTouched, BadPath or BadLines.
         """
@@ -335,7 +335,7 @@ class LineageLookup:
 
 @dataclass(frozen=True, slots=True)
 class CommitLookup:
-    """Request for a commit with its message and files. `path` is a file whose diff is shown, too; empty for none."""
+    """Request for a commit with its message and files. `path`: file whose diff to show, too; empty for no diff."""
 
     sha: str
     path: str = ""
@@ -361,7 +361,7 @@ def _get_workspace(document: Mindmap) -> str:
 
 
 def _resolve_file(document: Mindmap, workspace: str, path: str) -> str:
-    """Return the file's absolute path. Raises NotTouched if not in the map, BadPath if outside the workspace."""
+    """Return the absolute path. Raises NotTouched for a path not in the map, BadPath for one outside the workspace."""
     touched_paths = {
         touched_path
         for node in document.nodes.values()

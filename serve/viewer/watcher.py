@@ -1,10 +1,9 @@
 """Watcher of the data directory of the mindmaps (short: maps), with a debouncer for maps that are written often.
 
-A file's signature shows whether it has changed.
-
-File-system events are fast but unreliable. The system may allow no more watches. Writes of other machines on a shared
-disk cause no events, and neither do changes in a directory that was deleted and created again. So the directory is also
-scanned: every SCAN_SECONDS, or every POLL_SECONDS if there are no events.
+A map has changed if the signature of its file has changed. File-system events are fast but unreliable: the system may
+allow no more watches, and there are no events for writes of other machines on a shared disk or for changes in a
+directory that was deleted and created again. So the directory is also scanned: every SCAN_SECONDS, or every
+POLL_SECONDS if there are no events.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ RETRY_SECONDS: Final = 60.0
 # The kernel updates its clock for file times at least every 10 ms, so two writes within 10 ms can have the same time.
 # This value is twice as long, to be safe.
 MTIME_RESOLUTION_NS: Final = 20_000_000
+# Values of `DirectoryWatcher.mode`.
 EVENTS: Final = "events"
 POLLING: Final = "polling"
 
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 class FileSignature:
     """Stat fields of a map's file, which differ after every write or replacement.
 
-    `is_settled` is False if the last write was within MTIME_RESOLUTION_NS, because another write may then leave all
+    `is_settled` is False if the last write was less than MTIME_RESOLUTION_NS ago. Then another write may leave all
     fields unchanged.
     """
 
@@ -112,7 +112,7 @@ class _PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class Debouncer:
-    """Debouncer: calls `callback` with a name, once for several triggers of the name that follow each other quickly.
+    """Caller of `callback` with a name, once for several triggers of the name that follow each other quickly.
 
     The call comes QUIET_SECONDS after the last trigger, but at most MAX_DELAY_SECONDS after the first.
     """
@@ -248,7 +248,7 @@ class DirectoryWatcher:
 
 
 class _DirectoryObserver(FileSystemEventHandler):
-    """Observer of one directory. `identity`: device and inode, which differ for a new directory at its path."""
+    """Observer of one directory. `identity`: its device and inode; another directory at the path has others."""
 
     def __init__(
         self,
