@@ -14,7 +14,7 @@
 - `explain`: Explanation of lines by the commits that wrote them: `explain_change`; `show_commit`
 - `explain_types`: Request and answer of `explain_change`
 - `find_types`: Request and answer of `find_pattern`
-- `index_status`: Status of an index relative to HEAD; hints and limits shared by all answers
+- `index_status`: Status of an index relative to HEAD; hints shared by all answers
 - `maintenance`: `lineage doctor` and `lineage gc`: checks, and removal of unneeded data
 - `mcp`: MCP servers of lineage and mindmap
 - `process`: Termination signals, standard streams, log (logfmt on stderr) and memory
@@ -22,7 +22,7 @@
 - `related_types`: Request and answer of `find_related_files`, and their JSON
 - `repositories`: Names and paths of indexed repositories; access to their indexes by SQL, and to git
 - `search`: Search of the history: `find_pattern` and `search_changes`
-- `server_common`: Parts shared by the servers: queue of calls, shutdown signals, access log
+- `server_common`: Parts shared by the servers: queue of calls, shutdown signals, file identity, access log
 - `setup`: Setup of a repository and of MCP clients: hooks, agent instructions, ignore patterns,
   registration
 - `text`: Line ranges, counts, suggested commands, hints about unreadable commits, escapes of unsafe characters

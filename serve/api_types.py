@@ -20,13 +20,13 @@ from serve.errors import BadRequest
 # Limits of the number of commits (`k`) in requests of `find_pattern` and `explain_change`.
 MIN_HITS: Final = 1
 MAX_HITS: Final = 20
-# Maximum lengths of a query and of a filter in UTF-16 code units. The daemon accepts requests of 1 MiB, and ASCII JSON
+# Maximum lengths of a query and of a filter, in UTF-16 code units. The daemon accepts requests of 1 MiB, and ASCII JSON
 # needs up to six bytes for a unit.
 MAX_QUERY_LENGTH: Final = 100_000
 MAX_FILTER_LENGTH: Final = 10_000
 
-# `10:42`, `10:`, `:42` and `42`; also `:` and an empty text, which `parse_line_range` rejects.
-# At most 18 digits, because no file has more lines, and such a number fits in 64 bits.
+# Matches `10:42`, `10:`, `:42` and `42`; also `:` and an empty text, which `parse_line_range` rejects.
+# 18 digits are enough for any file, and such a number fits in 64 bits.
 LINE_RANGE: Final = re.compile(r"(?P<start>[0-9]{1,18})?(?:(?P<colon>:)(?P<end>[0-9]{1,18})?)?")
 LINE_RANGE_HINT: Final = (
     "Give lines as `START:END`, from 1 and inclusive: `10:42`, `:42`, `10:`, or `42` for one line."
@@ -72,7 +72,11 @@ class NamedRepository:
 
 @dataclass(frozen=True, slots=True)
 class LoadedIndex:
-    """Index in memory: path of the repository, hunks of the largest snapshot, memory, time since the last query."""
+    """Index in memory.
+
+    `path`: path of the repository. `hunks`: number of hunks of the largest snapshot. `bytes`: approximate memory of all
+    snapshots. `idle_seconds`: time since the last query.
+    """
 
     path: str
     hunks: int
@@ -92,7 +96,7 @@ class Release:
 class IndexState:
     """Status of the index at the time of an answer (field `index_status`).
 
-    The commit and the date are None if nothing is indexed.
+    `last_indexed_commit` and `indexed_at` are None if nothing is indexed.
     """
 
     last_indexed_commit: str | None

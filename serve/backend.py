@@ -65,8 +65,8 @@ def select_backend(settings: Settings, *, use_daemon: bool = True) -> Backend:
 class InProcessBackend:
     """Backend in this process. The first request that needs a model loads it.
 
-    `precision`: precision of the cross-encoder. `get_engine`: returns a shared engine. None: create an engine for this
-    backend.
+    `precision`: precision of the cross-encoder. `get_engine`: returns a shared engine; if it is None, the backend
+    creates an engine of its own.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class Engine:
 
 
 def _note_clamped_limit(answer: AnswerT, k: int) -> AnswerT:
-    """Add a hint if `k` is outside the limits and was replaced, and the answer has as many hits as the limit."""
+    """Add a hint if `k` was clamped to a limit, and the answer has as many hits as this limit."""
     limit = clamp_limit(k)
     if k == limit or len(answer.hits) < limit:
         return answer

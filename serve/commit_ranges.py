@@ -1,6 +1,6 @@
 """Ranges of commits in requests: their commits, and how many of them an index has.
 
-A search with a range returns only commits of the range, including those that HEAD does not reach. Its scores are
+A search with a range returns only commits of the range, including those that HEAD does not reach. But the scores are
 computed from all commits that are reachable from HEAD or in the range.
 """
 
@@ -28,7 +28,7 @@ class RangeCoverage:
     - `commits`: number of commits in the range.
     - `unindexed`: number of these commits that the index lacks.
     - `outside_head`: number of unindexed commits that HEAD does not reach.
-    - `references`: branches and tags named in the range that point to an unindexed commit outside HEAD.
+    - `references`: branches and tags in `text` that point to an unindexed commit that HEAD does not reach.
     """
 
     text: str
@@ -38,7 +38,7 @@ class RangeCoverage:
     references: tuple[str, ...] = ()
 
     def describe(self) -> Iterator[str]:
-        """Yield hints about an empty range and about commits that the index lacks."""
+        """Yield a hint if the range is empty, or if the index lacks some of its commits."""
         name = escape_in_sentence(self.text)
         if not self.commits:
             yield f"The range {name} has no commits."
@@ -92,7 +92,7 @@ def compute_coverage(
     """Return how much of the range the index has.
 
     `recorded_commits`: commits of the range that have rows in the index. `indexed_tips`: commits that were indexed
-    with all commits that they reach; None counts as no commit. A commit that changes only ignored files has no rows.
+    together with all commits that they reach; None is ignored. A commit that changes only ignored files has no rows.
     Therefore a commit without rows is unindexed only if no tip reaches it.
     """
     text, commits = commit_range.text, commit_range.commits

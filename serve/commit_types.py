@@ -37,7 +37,7 @@ class ChangeSearchRequest:
       `is_regex`: the files to which it adds a matching line.
     - `only_removed`: keep only the files from which the commit removes more occurrences of the text than it adds. With
       `is_regex`: the files from which it removes a matching line.
-    - `limit`: number of commits to return. `max_files`, `max_lines`: number of files and of lines for each commit.
+    - `limit`: maximum number of commits. `max_files`, `max_lines`: maximum number of files and lines of each commit.
     - `path`, `since`, `until`, `author`, `commit_range`: filters as in `FindRequest`.
     """
 
@@ -91,9 +91,10 @@ class MatchingFile:
 
 @dataclass(frozen=True, slots=True)
 class ChangeHit:
-    """Commit that adds or removes the text. `files`: the first matching files. `file_count`: number of all of them.
+    """Commit that adds or removes the text.
 
-    `also`: other reachable commits with the same change. `references`, `release`, `reverted_by`: as in `PatternHit`.
+    `files`: the first matching files. `file_count`: number of all matching files. `also`, `references`, `release`,
+    `reverted_by`: as in `PatternHit`.
     """
 
     commit_sha: str
@@ -131,7 +132,7 @@ class ChangeSearchDetails:
 
     @property
     def last_label(self) -> str:
-        """Label for `last`: what it is among all commits."""
+        """Label of `last`: `Oldest` or `Newest` of the matching commits."""
         return "Oldest" if self.order == "newest" else "Newest"
 
     @property
@@ -252,7 +253,7 @@ class ShowAnswer:
     - `files`: the changed files, or the one file whose diff is shown; empty if a file is shown as it was.
     - `file_count`: number of files that the commit changes; None if a file is shown as it was.
     - `diff`, `content`: diff of the requested file, or the file as it was; None if not requested.
-    - `changelog`: first entries that the commit adds to the changelog. They often say more than its message.
+    - `changelog`: as in `PatternHit`.
     - `limitation`: what could not be shown, or what the answer shows instead.
     """
 
@@ -265,7 +266,7 @@ class ShowAnswer:
     limitation: str | None = None
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Convert to JSON types, without fields that are None and an empty changelog."""
+        """Convert to JSON types. Leave out fields that are None, and an empty changelog."""
         answer = drop_none({**asdict(self), "changelog": self.changelog or None})
         answer["commit"] = drop_empty_fields("hits", answer["commit"])
         answer["files"] = [drop_none(file) for file in answer["files"]]
@@ -276,7 +277,7 @@ class ShowAnswer:
 class TraceRequest:
     """Request for the history of a symbol.
 
-    `symbol`: its name, `Class.method`, or `PATH:Class.method`. `limit`: number of changes to return.
+    `symbol`: its name, `Class.method`, or `PATH:Class.method`. `limit`: maximum number of changes.
     """
 
     symbol: str
@@ -341,7 +342,7 @@ class TraceDetails:
 
     - `symbol`: the newest name, as `PATH:Class.method`.
     - `at_head`: definitions of the symbol at HEAD; empty if HEAD has none.
-    - `commits`: number of commits that changed the symbol. `steps`: number of their changes of each kind.
+    - `commits`: number of commits that changed the symbol. `steps`: number of changes, by step.
     - `shown`: number of changes in the answer.
     - `limitation`: what the answer may lack.
     """
@@ -392,7 +393,7 @@ class TraceAnswer(Answer):
 
 
 def _is_symbol_name(text: str) -> bool:
-    """Return whether a text can be the name of a symbol: not only separators, not too long, and valid UTF-8."""
+    """Return whether a text can be the name of a symbol: not only separators, not too long, UTF-8 without NUL."""
     has_name = bool(text.strip("().:# "))
     # The database cannot compare a text with NUL or with surrogates.
     is_comparable = "\0" not in text and text == text.encode("utf-8", "replace").decode()

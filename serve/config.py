@@ -1,6 +1,6 @@
 """Package name and version, and settings from environment variables.
 
-Only this module reads the environment for `serve`. Everything below it takes arguments.
+In `serve`, only this module reads settings from the environment. Other modules take them as arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ FALSE_VALUES: Final = frozenset({"", "0", "false", "no", "off"})
 GIT_DIRECTORIES: Final = ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin", "/bin")
 # Values of CUDA_VISIBLE_DEVICES that name no device.
 NO_CUDA_DEVICES: Final = frozenset({"", "-1"})
-# Libraries read these when they are imported. serve/README.md, "Library settings", has the reasons and measurements.
+# Libraries read these variables when they are imported, and Python when it starts. serve/README.md, "Library settings",
+# has the reasons and measurements.
 LIBRARY_ENVIRONMENT: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -53,7 +54,7 @@ class Settings:
 
 
 def read_version() -> str:
-    """Return the installed version."""
+    """Return the installed version of this package."""
     from importlib.metadata import version  # an import of 15 ms, which few commands need
 
     return version(DISTRIBUTION)
@@ -75,7 +76,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
 
 
 def get_explicit_home() -> str | None:
-    """Return LINEAGE_HOME as an absolute path; None if unset. For the configuration of other programs."""
+    """Return LINEAGE_HOME as an absolute path, for the configuration of other programs; None if it is unset."""
     return str(load_settings().home) if os.environ.get("LINEAGE_HOME") else None
 
 
@@ -91,7 +92,7 @@ def get_explicit_maps_dir() -> str | None:
 
 
 def list_config_directories() -> dict[str, str]:
-    """Return the user's configuration directories: `home`, `config` (XDG), `apps` (macOS) and `codex` (Codex)."""
+    """Return the user's configuration directories, by `home`, `config` (XDG), `apps` (macOS) and `codex` (Codex)."""
     home = Path("~").expanduser()
     return {
         "home": str(home),

@@ -50,8 +50,9 @@ _REMOTE_URL: Final = re.compile(r"remote\.(?P<remote>.+)\.url")
 _REMOTE_NAME: Final = re.compile(r"(?:://[^/]+/|^[^/:]+:)/?(?P<name>[^/]+(?:/[^/]+)+)/?$")
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _BULLET: Final = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s")
-# Headings and link definitions of Markdown and reStructuredText, and lines below a heading.
+# Headings and link definitions of Markdown, and directives and link definitions of reStructuredText.
 _NO_ENTRY: Final = re.compile(r"\s*(?:#{1,6}\s|\.\. |\[[^\]]*\]:)")
+# Line below a heading.
 _UNDERLINE: Final = re.compile(r"\s*([=~^*-])\1{2,}\s*$")
 
 Hit = TypeVar("Hit", "PatternHit", "ExplainHit", "ChangeHit", "CommitDetails")
@@ -71,9 +72,9 @@ class Evidence:
 class EvidenceLoader:
     """Loader of evidence for one answer.
 
-    `graph_dir`: directory of the index's commit-graph, which makes git faster. `find_possible_copies`: returns possible
-    copies of each given commit, by its sha. `find_reverts`: returns the commits that revert the given ones, by the sha
-    of the reverted commit. Both are None without an index.
+    `graph_dir`: directory of the index's commit-graph, which makes git faster. `find_possible_copies`: returns the
+    possible copies of the given commits, by the sha of the commit. `find_reverts`: returns the newest revert of each
+    given commit, by the sha of the reverted commit. Both functions are None without an index.
     """
 
     repository: Repository
@@ -111,7 +112,7 @@ class EvidenceLoader:
 
     @cached_property
     def merges(self) -> Mapping[str, str]:
-        """Merges, by the sha of each commit that they brought into HEAD's first-parent history.
+        """Merge that brought a commit into HEAD's first-parent history, by the sha of the commit.
 
         The commits of the first-parent history itself are left out. Empty if the merges could not be loaded.
         """
@@ -152,7 +153,7 @@ class EvidenceLoader:
     def find_release(self, name: str) -> ReleaseFilter | None:
         """Return the commits whose first tag is `name`, with or without `v` before it; None if there are none.
 
-        If two tags are on the same commit, such as a release and its candidate, the later one has no commits.
+        Of two tags on one commit, such as a release and its candidate, only the older one is a first tag.
         """
         tags = {tag for tag, _ in self.repository.list_tag_targets()}
         spellings = (name, f"v{name}", name.removeprefix("v"))
@@ -185,7 +186,7 @@ class EvidenceLoader:
             pull_request = find_pull_request(message, self.own_names)
             if pull_request and pull_request.text in numbers:
                 merges.add(sha)
-        # Loading `self.merges` runs git, so it is not read without a merge to look for.
+        # `self.merges` is loaded only if there is a merge to look for, because loading runs git.
         merged_commits = {sha for sha, merge in self.merges.items() if merge in merges} if merges else set()
         return frozenset(merged_commits.union(*(naming_commits[number] for number in confirmed_numbers)))
 
@@ -209,7 +210,7 @@ class EvidenceLoader:
         return patch_id is not None and patch_id == self._get_patch_id(other)
 
     def _get_patch_id(self, sha: str) -> bytes | None:
-        """Return the patch id of a commit, which is computed at the first call; see `compute_patch_id`."""
+        """Return the patch id of a commit (see `compute_patch_id`), computed at the first call."""
         if sha not in self._patch_ids:
             check_cancelled()
             self._patch_ids[sha] = compute_patch_id(self.repository, sha)
@@ -224,7 +225,7 @@ class EvidenceLoader:
         return {}
 
     def _list_references(self, sha: str, message: str) -> tuple[Reference, ...]:
-        """Return the references of a message. If none is a pull request, that of the merge comes first."""
+        """Return the references of a message, after the merge's pull request if the message names no pull request."""
         references = parse_references(message, self.own_names)
         if any(reference.kind == PULL_REQUEST for reference in references) or sha not in self.merges:
             return references

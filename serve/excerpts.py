@@ -4,8 +4,8 @@
 - An answer is reduced to a level of detail or a number of tokens, because an agent pays for each token that it reads.
 
 `Detail.NORMAL` keeps the first hit of a search whole. It reduces the other hits to subject, first sentence of the body,
-three files and two changed lines. In an explanation it keeps 400 characters of all messages together (subjects count,
-but are never cut), four changed lines of each commit and two leads. It leaves out sign-offs and co-authors.
+three files, two changed lines and two changelog entries. Of an explanation, it keeps four changed lines of each commit,
+two leads and 400 characters of all messages (subjects count, but are never cut). It omits sign-offs and co-authors.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _SIGN_OFF: Final = re.compile(r"\n(?:Signed-off|Co-authored)-by: .*", re.IGNOREC
 # Title such as `fix(parser): ...` or `walk: ...`, the body of many merges. Trailers begin with a capital letter.
 _SCOPED_TITLE: Final = re.compile(r"[a-z]\w*(?:\([^)]*\))?!?: \S")
 
-# Maximum number of files of a search hit in a reduced answer; a compact one has only the shown file.
+# Maximum number of files of a search hit in a reduced answer. Hits of a compact `find_pattern` have one.
 MAX_REDUCED_FILES: Final = 3
-# Maximum number of changed lines of a search hit in a reduced answer, and of entries of its changelog.
+# Maximum number of changed lines, and of changelog entries, of a search hit in a reduced answer.
 MAX_REDUCED_LINES: Final = 2
-# Maximum length of the sentence of a message's body in a reduced answer.
+# Maximum length of the sentence that a reduced answer has from the body of a message.
 MAX_SENTENCE_CHARS: Final = 160
 # Minimum length of this sentence. Shorter sentences are headings.
 MIN_SENTENCE_WORDS: Final = 3
@@ -52,11 +52,11 @@ MIN_SENTENCE_WORDS: Final = 3
 MAX_EXPLAINED_LINES: Final = 4
 # Maximum length of all messages of a reduced explanation together. Subjects count, but are never cut.
 MAX_MESSAGE_CHARS: Final = 400
-# A message that is cut inside a word keeps the start of this word only if the start is longer than this.
+# A message that is cut inside a word keeps the start of this word only if it has more characters than this.
 MAX_CUT_WORD: Final = 30
 # Maximum number of leads (guesses at the source of the lines) in a reduced explanation.
 MAX_LEADS: Final = 2
-# Diffs have about 3.2 characters a token in the vocabularies of current models; 3 leaves a margin.
+# Diffs have about 3.2 characters per token in the vocabularies of current models; 3 leaves a margin.
 CHARS_PER_TOKEN: Final = 3
 
 AnswerType = TypeVar("AnswerType", "FindAnswer", "ExplainAnswer")
@@ -73,7 +73,7 @@ class Detail(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """Line of a section with its sign (`text`), and its line numbers in the old and the new file.
+    """Line of a section: `text` with its sign, and line numbers in the old and the new file.
 
     `old_number` of an added line is the number of the next line of the old file. `new_number` of a removed line is the
     number of the next line of the new file.
@@ -172,9 +172,9 @@ def truncate_line(line: str) -> str:
 
 
 def reduce_find_answer(answer: FindAnswer, detail: Detail, terms: Collection[str]) -> FindAnswer:
-    """Reduce the hits of a search to this level of detail. `terms`: words of the query; lines with them are kept.
+    """Reduce the hits of a search to this level of detail. `terms`: stems of the query; lines with them are preferred.
 
-    Weak hits after the first keep only the subject, unless all are weak.
+    Weak hits keep only the subject, unless all hits are weak. `Detail.NORMAL` always keeps the first hit whole.
     """
     if detail is Detail.FULL:
         return answer
@@ -198,7 +198,7 @@ def reduce_search_answer(answer: ChangeSearchAnswer) -> ChangeSearchAnswer:
 
 
 def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswer:
-    """Reduce the hits and leads of an explanation to this level of detail."""
+    """Reduce the hits, leads and other commits of an explanation to this level of detail."""
     if detail is Detail.FULL:
         return answer
     texts_by_commit: dict[str | None, set[str]] = defaultdict(set)
@@ -225,7 +225,7 @@ def reduce_explain_answer(answer: ExplainAnswer, detail: Detail) -> ExplainAnswe
 def limit_tokens(
     answer: AnswerType, max_tokens: int | None, render: Callable[[AnswerType], str]
 ) -> AnswerType:
-    """Remove parts of an answer until it has at most about `max_tokens` tokens.
+    """Remove parts of an answer until it has at most about `max_tokens` tokens, or only the first hit is left.
 
     Parts are removed in this order: diffs; leads, earlier commits and related commits of an explanation; hits except
     the first. Of each kind, the last part is removed first. `max_tokens`: None for no limit. `render`: returns the text
@@ -256,7 +256,7 @@ def get_subject(message: str) -> str:
 def find_first_sentence(message: str) -> str:
     """Return the first sentence of a message's body; empty if there is none, or if it exceeds `MAX_SENTENCE_CHARS`.
 
-    Trailers, code, sentences in the subject, and sentences with fewer than `MIN_SENTENCE_WORDS` words are skipped.
+    Skips trailers, code, sentences that the subject contains, and those with less than `MIN_SENTENCE_WORDS` words.
     """
     from pipeline.text import BULLET, NON_PROSE, SENTENCE_END  # imported here, because it imports the stemmer
 
@@ -292,7 +292,7 @@ def remove_sign_offs(message: str) -> str:
 
 
 def _build_window_lines(sections: Sequence[str], first_index: int, size: int) -> list[str]:
-    """Return all lines of the sections, in the first section from the line at `first_index` on.
+    """Return all lines of the sections, but of the first section only those from `first_index` on.
 
     If lines are left out, a new header describes the first section as if it ended after `size` lines.
     """
@@ -387,7 +387,7 @@ def _reduce_pattern_hit(
 
 
 def _select_leads(leads: Sequence[EvolutionLead]) -> tuple[EvolutionLead, ...]:
-    """Return at most `MAX_LEADS` leads in their order. The first leads of all lines are preferred to second leads."""
+    """Return at most `MAX_LEADS` leads in their order. The first lead of each line is preferred to further leads."""
     lead_counts: Counter[int] = Counter()
     ranks = []
     for index, lead in enumerate(leads):

@@ -28,9 +28,9 @@ LINE_OVERHEAD_BYTES: Final = 200
 class ExplainRequest:
     """Request for the commits that wrote lines of a file, to answer "why does this code look the way it does?"
 
-    - `file`: path relative to the repository.
+    - `file`: path relative to the repository, or to the user's working directory.
     - `line_start`, `line_end`: first and last line, counted from 1. A `line_end` of 0 means the end of the file.
-    - `k`: number of hits to return.
+    - `k`: maximum number of hits.
     - `include_diff`: return an excerpt of the diff with each hit.
     - `include_related`: return commits shortly before and after the hits in the file's history.
     - `ignore_whitespace`, `follow_moves`: the options `-w` and `-M -C` of `git blame`.
@@ -71,7 +71,7 @@ class ExplainHit:
 
     - `blame_lines`: numbers of these lines in the current file.
     - `file_path`: path of the file in the commit.
-    - `diff_excerpt`: changes near these lines; None if the request excludes diffs.
+    - `diff_excerpt`: changes near these lines; None if the request excludes diffs or the answer was shortened.
     - `diff_truncated`: True if the excerpt is not the whole diff.
     - `author_date`, `references`, `release`, `also`, `reverted_by`: as in `PatternHit`.
     """
@@ -157,11 +157,11 @@ class EvolutionLead:
 class ExplainDetails:
     """The explained lines, further commits, and sentences about the limitations of the answer.
 
-    - `lines_queried`: first and last line within the file; zeros if the range contains no line.
-    - `commits_unique`: number of all commits that wrote the lines, not only the `k` that are returned.
+    - `lines_queried`: first and last explained line; zeros if the file has no line of the requested range.
+    - `commits_unique`: number of all commits that wrote the lines, not only of the hits.
     - `blame_coverage`: share of the lines, from 0 to 1, whose commit is in the index.
     - `limitation`: what the hits lack; None if they are complete.
-    - `evolution`: earlier commits that shaped the lines, newest first. `evolution_limitation`: what it may lack.
+    - `evolution`: earlier commits that shaped the lines, newest first. `evolution_limitation`: what this list may lack.
     - `enrichment_limitation`: what the answer lacks because of the index; None if nothing.
     - `omitted_items`: number of related commits, steps and leads that were removed to shorten the answer; None if none.
     """
@@ -211,9 +211,9 @@ class ExplainAnswer(Answer):
     """Answer of `explain_change`. Only `hits` and `meta` are part of the JSON.
 
     - `lines`: the explained lines, for terminals and excerpts.
-    - `is_transient`: True if the index was busy or git failed. The same request may soon have a better answer, so this
-      one is not cached.
-    - `has_failed`: True if git failed or the file cannot be read. The limitation says why.
+    - `is_transient`: True if the same request may soon have a better answer, for example because the index was busy or
+      git failed. Such an answer is not cached.
+    - `has_failed`: True if git failed or the file cannot be read. `limitation` says why.
     """
 
     hits: tuple[ExplainHit, ...]
@@ -226,6 +226,6 @@ class ExplainAnswer(Answer):
 
     @property
     def size_bytes(self) -> int:
-        """Approximate size of the texts and lines in memory, with a byte for each character."""
-        hits = sum(len(hit.diff_excerpt or "") + len(hit.commit_message) for hit in self.hits)
-        return hits + sum(len(line.text) + LINE_OVERHEAD_BYTES for line in self.lines)
+        """Approximate memory of the messages, diffs and explained lines. A character counts as one byte."""
+        hit_bytes = sum(len(hit.diff_excerpt or "") + len(hit.commit_message) for hit in self.hits)
+        return hit_bytes + sum(len(line.text) + LINE_OVERHEAD_BYTES for line in self.lines)

@@ -22,7 +22,7 @@ class FindRequest:
     """Request for commits that match a text, to answer "how was it done before?"
 
     - `text`: the question, or words or code of the change.
-    - `k`: number of commits to return.
+    - `k`: maximum number of commits.
     - `since`, `until`: dates or ages as the user typed them, such as `2024-01-31` or `30d`.
     - `path`: gitignore pattern. `author`: part of the author's name or e-mail address.
     - `commit_range`: range of commits in git's syntax.
@@ -71,21 +71,21 @@ class PatternHit:
     - `file_path`: path of the file; empty for a commit that changes no file itself (an empty commit or a clean merge).
     - `change_kind`: `added`, `modified`, `deleted`, `renamed`, `mode_changed` or `type_changed`; without a file,
       `merged` for a merge and `empty` for any other commit.
-    - `diff_excerpt`: diff of the hunk. Of a long diff, the lines with most of the query's words, below a `…` if lines
-      above them are omitted. For a merge without a file, a list of the files that differ from its first parent. None if
-      the request excludes diffs.
+    - `diff_excerpt`: diff of the hunk. A long diff is cut to the lines with most of the query's words, below a `…` if
+      lines above them are omitted. A merge without a file has a list of the files that differ from its first parent.
+      None if the diff was left out to shorten the answer.
     - `diff_truncated`: True if the excerpt is not the whole diff.
     - `related_head_symbols`: names of the first symbols that the hunk touches. HEAD need not have them.
-    - `similarity`: cosine of the query and the text of the hunk.
+    - `similarity`: cosine similarity of the vectors of the query and of the hunk's text.
     - `recency_weight`: share by which the recency of the commit raises its score.
-    - `combined_score`: the score that orders the hits. With reranking, this is the probability that the commit answers
-      the query, raised if the commit is recent, or has a path or quoted name of the query. Without reranking, this is
-      the score of rank fusion.
+    - `combined_score`: score that orders the hits, after those of an issue or pull request that the query names. With
+      reranking, the score is the probability that the commit answers the query, raised if the commit is recent, or has
+      a path or quoted name of the query. Without reranking, it is the score of rank fusion.
     - `matched`: the query's words that the commit contains, by field (message, path, ...). None without reranking.
-    - `weak`: True if the hit is probably no answer. None without reranking, and for a hit with a low probability but no
-      informative message.
+    - `weak`: True if the hit is probably no answer. None if this is unknown: without reranking, or if the
+      probability is low, but the commit has no informative message.
     - `repository`: name of the repository. None if the search was for a single repository, given by its path.
-    - `references`: issues, pull requests and the like in the message, and the pull request whose merge brought the
+    - `references`: references in the message (see `serve.references`), and the pull request whose merge brought the
       commit to HEAD's branch.
     - `release`: first tag that contains the commit; None if there is none.
     - `also`: other reachable commits with the same change, such as backports.
@@ -123,7 +123,7 @@ class PatternHit:
 
 # If a query profile does not change the search, its explanation ends with this text.
 DEFAULT_RETRIEVAL: Final = "default lanes and weights"
-# Starts of the last parts of an explanation, which are about the hints in the text.
+# Labels of the last parts of an explanation. They are about the hints in the query: filters, names and languages.
 HINTS_LABEL: Final = "read from the query"
 ABSENT_LANGUAGES_LABEL: Final = "no file of the history is in"
 _HINTS: Final = re.compile(rf"(?:{HINTS_LABEL}|{ABSENT_LANGUAGES_LABEL}): .*")
@@ -131,7 +131,7 @@ _HINTS: Final = re.compile(rf"(?:{HINTS_LABEL}|{ABSENT_LANGUAGES_LABEL}): .*")
 
 @dataclass(frozen=True, slots=True)
 class QueryProfile:
-    """Intent of a query (`name`), and an explanation of how the intent and the hints in its text changed the search."""
+    """Intent of a query (`name`), and `explanation` of how the intent and the hints in the query changed the search."""
 
     name: str
     explanation: str
@@ -143,7 +143,7 @@ class QueryProfile:
 
     @property
     def hints(self) -> str:
-        """End of the explanation, about the hints in the text: filters, names and languages; empty without any."""
+        """End of the explanation, about the hints in the query; empty if the query has no hints."""
         match = _HINTS.search(self.explanation)
         return match.group() if match else ""
 

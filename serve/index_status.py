@@ -2,7 +2,6 @@
 
 - `IndexStatus` and the functions that load it.
 - Fields and hints of answers (`build_index_state`, `build_compatibility`, `build_index_hints`, `describe_empty_index`).
-- Limit of the number of commits in an answer.
 """
 
 from __future__ import annotations
@@ -70,8 +69,8 @@ class IndexStatus:
     - `unreadable_commits`: number of commits that could not be read.
     - `vector_share`: share of the hunks, from 0 to 1, whose text has a vector.
     - `index_holder`: process that holds the index, if a copy of the index was read; else None.
-    - `is_run_active`: True if an index run is active. Not checked, and False, for an index that is complete and
-      compatible.
+    - `is_run_active`: True if an index run was found active. Always False for an index that is complete and compatible,
+      because then no run is looked for.
     - `indexed_until`: date of the last indexed commit; set only during an active run.
     - `range_coverage`: set only if the request has a range.
     - `branch_patterns`: patterns of refs that are indexed besides HEAD; loaded only by `load_status_at_path`.
@@ -95,7 +94,7 @@ class IndexStatus:
 
     @property
     def is_being_updated(self) -> bool:
-        """True if an index run was found active, or if it holds the index, so that a copy was read."""
+        """True if an index run was found active, or a copy was read because an index run holds the index."""
         return self.is_run_active or (self.index_holder is not None and self.index_holder.is_index_run)
 
     @property
@@ -106,7 +105,7 @@ class IndexStatus:
 
 @dataclass(frozen=True, slots=True)
 class RecordedState:
-    """State recorded in an index; only an index run changes it.
+    """State that is recorded in an index. Only an index run changes it.
 
     `summary`: None if nothing is recorded. `vector_share`: as in `IndexStatus`. `boundary_commits`: commits that were
     unreadable because their parents are beyond the boundary of a shallow clone.
@@ -183,7 +182,7 @@ def add_range(
     connection: Connection,
     commit_range: CommitRange | None,
 ) -> IndexStatus:
-    """Return the status with the coverage of a range, and with the commits of the range added to the reachable commits.
+    """Return the status with the coverage of a range. The commits of the range are added to the reachable commits.
 
     Without a range, return the status unchanged.
     """
@@ -218,7 +217,7 @@ def load_recorded_state(connection: Connection) -> RecordedState:
 
 
 def _compute_vector_share(connection: Connection, summary: IndexSummary) -> float:
-    # Counting takes longer than the rest of a status. After a finished run it is not needed: every text has a vector.
+    # Counting the vectors takes longer than the rest of a status. After a finished run, every text has a vector.
     is_complete = summary.completed_commit == summary.last_indexed_commit
     return 1.0 if is_complete else history.compute_vector_share(connection)
 
@@ -247,9 +246,9 @@ def build_compatibility(verdict: CompatibilityVerdict | None) -> Compatibility:
 
 
 def build_index_hints(status: IndexStatus, *, uses_vectors: bool = False) -> Iterator[str]:
-    """Yield hints for an index that was read from a copy, is incomplete, behind HEAD or incompatible.
+    """Yield hints about the requested range, and about an index that is a copy, incomplete, incompatible or outdated.
 
-    `uses_vectors`: True if the answer is worse when some changes have no vector.
+    `uses_vectors`: True if the answer depends on vectors.
     """
     if status.range_coverage:
         yield from status.range_coverage.describe()
@@ -289,7 +288,7 @@ def describe_active_run(status: IndexStatus) -> str:
 
 
 def describe_copy(index_holder: IndexHolder, indexed_at: datetime | None) -> str:
-    """Return the end of a sentence about a copy, with its date and the process that holds the index, and the remedy."""
+    """Return the end of a sentence about a copy of an index: its date, the holder of the index, and a remedy."""
     age = f" of {indexed_at:%Y-%m-%d %H:%M} UTC" if indexed_at else ""
     remedy = f" {index_holder.remedy}" if index_holder.remedy else ""
     return f"the last committed state{age}, because {index_holder} holds the index.{remedy}"
@@ -329,13 +328,15 @@ def _load_cache_status(connection: Connection, location: IndexLocation) -> Cache
 def _count_commits_behind(
     repository: Repository, connection: Connection, summary: IndexSummary, boundary_commits: Collection[str]
 ) -> int:
-    head = repository.read_head()
+    head, last_indexed_commit = repository.read_head(), summary.last_indexed_commit
     # Commits at the former shallow boundary become readable when the clone is unshallowed.
-    readable_again = {sha for sha in boundary_commits if repository.can_diff(sha)}
-    if head is None or (head == summary.last_indexed_commit and not readable_again):
+    now_readable_commits = {sha for sha in boundary_commits if repository.can_diff(sha)}
+    if head is None or (head == last_indexed_commit and not now_readable_commits):
         return 0
-    recorded = partial(history.find_recorded_commits, connection)
-    return len(find_commits_to_index(repository, head, summary.last_indexed_commit, recorded, readable_again))
+    find_recorded = partial(history.find_recorded_commits, connection)
+    return len(
+        find_commits_to_index(repository, head, last_indexed_commit, find_recorded, now_readable_commits)
+    )
 
 
 def describe_empty_index(status: IndexStatus) -> str:
@@ -350,7 +351,7 @@ def describe_empty_index(status: IndexStatus) -> str:
 
 
 def describe_run_time(commits: int) -> str:
-    """Return a sentence about the duration of a first index run, after a space; empty if less than a minute.
+    """Return a space and a sentence about the duration of a first index run; empty if less than a minute.
 
     `commits`: number of commits to index.
     """

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 RETRY_SECONDS: Final = 0.02
 # Maximum number of these delays per `ReceivedSignal`, 5 s in all. After them, a signal ends even an import that hangs.
 MAX_RETRIES: Final = 250
+# File name in the stack frames of Python's import system.
 IMPORT_SYSTEM_FILE: Final = "<frozen importlib._bootstrap>"
 # Encoding error handler. It writes undecodable bytes of paths as escapes.
 ENCODING_ERRORS: Final = "backslashreplace"
@@ -53,7 +54,7 @@ _PYTHON_LOG_LEVELS: Final = {
 class ReceivedSignal:
     """Last termination signal (`number`); SIGINT if none arrived.
 
-    `retries`: number of times that signals were postponed.
+    `retries`: how many times a signal was postponed.
     """
 
     number: int = signal.SIGINT
@@ -73,9 +74,9 @@ def compute_signal_exit_code(number: int) -> int:
 def handle_termination_signals() -> Iterator[ReceivedSignal]:
     """Raise KeyboardInterrupt in the body on SIGINT, SIGTERM and SIGHUP.
 
-    Yields the last received signal. Signals that are ignored (as SIGHUP under nohup) or have another handler are left
-    alone. Outside the main thread, no signal is handled. An import postpones the exception, because C extensions would
-    lose it or crash.
+    Yields an object with the last received signal. Signals that are ignored (as SIGHUP under nohup) or have another
+    handler are left alone. Outside the main thread, no signal is handled. An import postpones the exception, because
+    C extensions would lose it or crash.
     """
     received_signal = ReceivedSignal()
 
@@ -192,7 +193,7 @@ def detach_streams() -> None:
 
 @contextmanager
 def exit_on_output_error() -> Iterator[None]:
-    """Flush stdout after the body; if a write fails, print the error and exit with code 1."""
+    """Flush stdout after the body. If a write to it fails, print the error and exit with code 1."""
     try:
         try:
             yield

@@ -18,7 +18,7 @@ from serve.text import SHORT_SHA_DIGITS, escape_line
 MAX_REFERENCES: Final = 12
 # Maximum number of characters of a trailer. A longer trailer is cut.
 MAX_TRAILER_CHARS: Final = 200
-# Characters at the start of a message in which to look for numbers, tickets and advisories.
+# Number of characters at the start of a message in which to look for numbers, tickets and advisories.
 MAX_SCANNED_CHARS: Final = 20_000
 
 ISSUE: Final = "issue"
@@ -59,9 +59,9 @@ _COMMIT: Final = re.compile(
 )
 _CLOSING_WORD: Final = re.compile(r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+\Z", re.IGNORECASE)
 _LIST_SEPARATOR: Final = re.compile(r"\s*(?:,\s*and\s|,|&|\sand\s)\s*", re.IGNORECASE)
-# Characters before a number in which to look for a word such as `closes`.
+# Number of characters before a number in which to look for a word such as `closes`.
 _WORD_WINDOW: Final = 20
-# Characters at the end of a subject in which to look for numbers of pull requests.
+# Number of characters at the end of a subject in which to look for numbers of pull requests.
 _SUFFIX_WINDOW: Final = 200
 _MERGE_PHRASE: Final = re.compile(r"Merge pull request \Z")
 # The numbers that GitHub adds to the subject of a squashed pull request and of its backports.
@@ -83,7 +83,7 @@ _OMITTED_TRAILER: Final = "signed-off-by"
 class Reference:
     """Reference in a commit message.
 
-    `kind`: `issue` (or a pull request, if the message does not tell which), `closes` (an issue that the commit closes),
+    `kind`: `issue` (or a pull request that the message does not call one), `closes` (an issue that the commit closes),
     `pull_request`, `ticket`, `advisory` (CVE, GHSA), `reverts`, `cherry_picked_from` or `trailer`.
     `text`: number (`#12`, `owner/repo#12`, `group/project!12`), key of a ticket (`ABC-12`) or of an advisory, sha, or
     the trailer (`Reviewed-by: Ada`).
@@ -152,7 +152,7 @@ def describe_evidence(
 
 
 def find_numbers(text: str, own_names: Collection[str] = ()) -> Iterator[Reference]:
-    """Return an iterator of all issues and pull requests that a text names, in its order, with repetitions."""
+    """Return an iterator of all issues and pull requests in a text, in the order of the text, with repetitions."""
     return (reference for reference in _find_references(text, own_names) if reference.kind in NUMBERED_KINDS)
 
 
@@ -230,7 +230,7 @@ def _convert_trailer(key: str, value: str, own_names: Collection[str]) -> Iterat
 
 
 def _find_commits(message: str) -> Iterator[Reference]:
-    """Yield the commits that a message reverts or that it was cherry-picked from."""
+    """Yield the commits that a message names as reverted, or as the source of a cherry-pick."""
     for match in _COMMIT.finditer(message):
         kind = str(match.lastgroup)
         yield Reference(kind, match[kind])
@@ -241,8 +241,7 @@ def _find_references(message: str, own_names: Collection[str]) -> Iterator[Refer
     text = message.strip()[:MAX_SCANNED_CHARS]
     subject = text.partition("\n")[0].rstrip()
     squash_start = _find_squash_suffix_start(subject)
-    # End of the last number that the message closes, because `closes #1, #2` closes both. The initial value is too far
-    # from any number to count.
+    # End of the last closed number, because `closes #1, #2` closes both. The initial value is too far from any number.
     closing_end = -_WORD_WINDOW - 1
     for match in _REFERENCE.finditer(text):
         if match["advisory"]:

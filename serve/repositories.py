@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Name that stands for all indexed repositories.
 ALL: Final = "*"
-# Number of repositories that a message names.
+# Maximum number of repositories that a message names.
 MAX_NAMES: Final = 10
 # Time limit of a git command of mindmap. An agent or the page waits for it.
 MINDMAP_GIT_SECONDS: Final = 60.0
@@ -49,9 +49,9 @@ def locate_index(home: Path, repository: Repository) -> IndexLocation:
 
 
 def find_index(home: Path, repository: Repository) -> IndexLocation | None:
-    """Return the location of the repository's index, or None if it has none.
+    """Return the location of the repository's index; None if no directory under `home` can be its index.
 
-    If there is no index, this is faster than `locate_index`, which reads the repository's first commit.
+    In this case, the function is faster than `locate_index`, which searches for the repository's first commit.
     """
     return find_location(home, repository.canonical_path, *_build_identity_checks(repository))
 
@@ -71,8 +71,7 @@ def list_repositories(home: Path) -> list[NamedRepository]:
 def list_unidentified_indexes(home: Path) -> list[Path]:
     """Return the directories of indexes whose repository is unknown.
 
-    Their `place.json` is missing or damaged, and their database, which has the path too, cannot be read now. Or the
-    directory itself cannot be read.
+    The path of the repository can be read neither from `place.json` nor from the database.
     """
     identified = {location.folder for location in list_indexes(home)}
     directories = {file.parent for file in find_files(home, DATABASE_FILE)} - identified
@@ -184,7 +183,7 @@ def _get_encoder(name: EncoderName) -> SearchEncoder:
 
 
 def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path) -> NamedRepository:
-    """Return the indexed repository that has this name, or that contains this path.
+    """Return the indexed repository that has the name `name`, or that contains the path `name`.
 
     `repositories`: all indexed repositories. Raises BadRequest if none fits, or if several have the name.
     """

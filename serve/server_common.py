@@ -1,4 +1,4 @@
-"""Parts shared by the servers (daemon, MCP, mindmap page): queue of calls, shutdown signals, access log.
+"""Parts shared by the servers (daemon, MCP, mindmap page): queue of calls, shutdown signals, file identity, access log.
 
 A call occupies a slot of `CallQueue` while it runs. Clients take turns: a free slot goes to the waiting client that had
 no turn for the longest time.
@@ -76,7 +76,7 @@ def hold_turn() -> Iterator[None]:
 class CallQueue:
     """Queue of the calls in one event loop.
 
-    `slots`: maximum number of calls that run at a time; 0 for `CALLS_PER_CPU` for each usable CPU.
+    `slots`: maximum number of calls that run at a time; 0 means `CALLS_PER_CPU` for each usable CPU.
     """
 
     def __init__(self, slots: int = 0) -> None:
@@ -135,7 +135,7 @@ class CallQueue:
         while self._free_slots and (
             waiting := [turn for turn in self._waiting if not turn.start_signal.done()]
         ):
-            # `min` returns the first of several turns of one client, which waits the longest.
+            # Of several turns of one client, `min` returns the first, which has waited the longest.
             turn = min(waiting, key=lambda turn: turn.client.last_turn_number)
             self._waiting.remove(turn)
             self._free_slots -= 1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Suggested lineage commands that take a PATH argument. With `--help` they need none.
 LINEAGE_COMMAND: Final = re.compile(r"`(lineage (?:index|init|plan|status)(?! --help)(?: [^`]*)?)`")
-# Suggested command that takes the path as an option.
+# Suggested command that takes the path as the option `--repository`.
 SHOW_COMMAND: Final = re.compile(r"`(lineage show [^`]*)`")
 # Suggested git commands that must run in the repository.
 GIT_COMMAND: Final = re.compile(r"`git ((?:config|fetch|for-each-ref|fsck)(?: [^`]*)?)`")
@@ -112,7 +112,7 @@ def add_path_to_command(command: str, path: Path | None = None) -> str:
 
 
 def format_command(*words: str) -> str:
-    """Return a suggested command like `quote_command`. An argument that begins with a dash is a path and gets `./`."""
+    """Return a suggested command like `quote_command`. Arguments that begin with a dash are paths and get `./`."""
     program, *arguments = words
     return quote_command(program, *(f"./{word}" if word.startswith("-") else word for word in arguments))
 
@@ -120,7 +120,7 @@ def format_command(*words: str) -> str:
 def quote_command(*words: str) -> str:
     """Return a suggested command in backquotes, quoted for a shell; empty if it has a character that must be escaped.
 
-    Its words may be names from repositories. An escaped backquote or control character would change the command.
+    Words may be names from repositories. Escaping a backquote or control character would change the command.
     """
     import shlex
 
@@ -194,12 +194,12 @@ def escape_json_controls(document: str) -> str:
 
 
 def escape_line(text: str) -> str:
-    """Return a text as one line, with `escape_controls`. A newline becomes `␊`."""
+    """Return a text as one line, escaped by `escape_controls`. A newline becomes `␊`."""
     return escape_controls(text.replace("\r", "").replace("\n", "␊"))
 
 
 def escape_in_sentence(text: str) -> str:
-    """Return a text from the repository as one line without backquotes, which mark commands in sentences."""
+    """Return `escape_line` of a text without backquotes, because backquotes mark commands in sentences."""
     return escape_line(text).replace("`", "'")
 
 

@@ -77,8 +77,8 @@ class DefinitionReader:
 
         The result is empty if the commit has no such file, or if the file does not contain `word`.
         """
-        name = decode_path(path)
-        if get_grammar_name(name) is None:
+        path_text = decode_path(path)
+        if get_grammar_name(path_text) is None:
             return None
         try:
             blob = find_blob(self.repository, commit, path)
@@ -88,9 +88,9 @@ class DefinitionReader:
                 return None
             if word and word.encode() not in self.repository.read_blob(blob):
                 return ()
-            version = (blob, name)
+            version = (blob, path_text)
             if version not in self._symbols_by_blob:
-                self._symbols_by_blob[version] = parse_symbols(self.repository.read_blob(blob), name)
+                self._symbols_by_blob[version] = parse_symbols(self.repository.read_blob(blob), path_text)
         except UnreadableObject:
             return None
         return self._symbols_by_blob[version]
@@ -220,6 +220,7 @@ class NameHistory:
         self._searched_parents |= parents
         for touch in (touch for parent in parents for touch in self.load_touches(parent)):
             if touch.may_define and {touch.path, touch.old_path} & self._shas_by_path.keys():
+                # Without a parent, the touch is not listed as a modification of this symbol.
                 self._add_touch(replace(touch, parent=None))
                 self._changes.pop(touch.commit_sha, None)
 
@@ -246,7 +247,7 @@ class NameHistory:
         return list(changes.values())
 
     def _compare_versions(self, sha: str, touches: Sequence[SymbolTouch]) -> list[SymbolChange]:
-        """Compare the definitions before and after a commit in all files that it touched."""
+        """Return the changes by a commit, from the definitions before and after it in all files of `touches`."""
         try:
             parent_commits = self.reader.repository.read_commit(sha).parents
         except UnreadableObject:
@@ -273,7 +274,7 @@ class NameHistory:
         return [*changes, *self._list_modified(sha, touches, comparison.changed_places)]
 
     def _find_old_bodies(self, parent_commit: str, touch: SymbolTouch) -> dict[str, Body] | None:
-        """Return the bodies of the touched file in a parent commit, as `DefinitionReader.find_bodies`."""
+        """Return the bodies of the touched file in a parent commit; see `DefinitionReader.find_bodies`."""
         bodies = self.reader.find_bodies(parent_commit, touch.old_path or touch.path, self.name)
         # In another parent of a merge, the file may already have the new path.
         if not bodies and touch.old_path:
@@ -360,10 +361,11 @@ def score_move(old_place: SymbolPlace, old_body: Body, place: SymbolPlace, body:
 
 
 def _assign_parents(touches: Sequence[SymbolTouch]) -> list[SymbolTouch]:
-    """Return the touches, with parents that are known from other touches.
+    """Return the touches, with unknown parents replaced by those from other touches.
 
-    A touch that is known only from git's hunk header has no parent. It gets the parent of the only symbol of this name
-    in the file. If the file has several symbols of this name, the touch is left out.
+    If a symbol is known only from git's hunk header, its parent is unknown and recorded as empty. Its touch gets the
+    parent of the only symbol of this name in the file. If the file has several symbols of this name, the touch is left
+    out. If no such symbol is known, the touch is unchanged.
     """
     parents_by_path: dict[bytes, set[str]] = defaultdict(set)
     for touch in touches:

@@ -48,7 +48,7 @@ MAX_PLACES: Final = 40
 MAX_NAMES: Final = 8
 # Languages that assign functions to properties of objects.
 LANGUAGES_WITH_PROPERTIES: Final = frozenset({"javascript", "typescript"})
-# Maximum number of symbols that an error lists.
+# Maximum number of symbols that an error or a limitation lists.
 MAX_CANDIDATES: Final = 12
 # Maximum number of similar names that an error suggests.
 MAX_SUGGESTIONS: Final = 3
@@ -73,53 +73,53 @@ class RenameFinder:
     deadline: Deadline
 
     def find_partner(self, change: SymbolChange) -> Partner | None:
-        """Return the new symbol if `change` removes the old one, the old symbol if it introduces the new one.
+        """Return the new symbol if `change` removes the old one, or the old symbol if it introduces the new one.
 
-        The file of the symbol is searched first, then other files of the commit. Return None if it is unclear.
+        The file of the symbol is searched first, then other files of the commit. Return None without a clear partner.
         """
         if change.body is None or change.body.token_count < MIN_TOKENS or not self.deadline.has_time():
             return None
         try:
-            parents = self.reader.repository.read_commit(change.commit_sha).parents
+            parent_commits = self.reader.repository.read_commit(change.commit_sha).parents
             diffs = self.reader.repository.diff_with_parents(change.commit_sha)
         except UnreadableObject:
             return None
-        if not parents or not diffs:
+        if not parent_commits or not diffs:
             return None
         files = [file for file in diffs[0].changes if get_grammar_name(decode_path(file.path))]
         own_files = [file for file in files if change.place.path in (file.path, file.old_path)]
         other_files = [file for file in files if file not in own_files][:MAX_FILES]
         for searched_files in (own_files, other_files):
-            if partner := self._find_in_files(change, change.body, parents[0], searched_files):
+            if partner := self._find_in_files(change, change.body, parent_commits[0], searched_files):
                 return partner
         return None
 
     def _find_in_files(
-        self, change: SymbolChange, body: Body, parent: str, files: Sequence[FileChange]
+        self, change: SymbolChange, body: Body, parent_commit: str, files: Sequence[FileChange]
     ) -> Partner | None:
-        """Return the symbol of the files that is clearly the most similar. `parent`: first parent of the commit."""
+        """Return the clearly most similar symbol of the files. `parent_commit`: first parent of the change's commit."""
         is_removal = change.step == "removed"
-        scored: list[tuple[float, Partner]] = []
+        scored_partners: list[tuple[float, Partner]] = []
         for file in files:
             if not self.deadline.has_time():
                 return None
             old_path = file.old_path or file.path
-            before, after = (parent, old_path), (change.commit_sha, file.path)
+            before, after = (parent_commit, old_path), (change.commit_sha, file.path)
             versions = (before, after) if is_removal else (after, before)
-            scored += [
+            scored_partners += [
                 (body.compute_similarity(partner.body), partner)
-                for partner in self._list_missing(*versions)
+                for partner in self._list_only_in_second(*versions)
                 if partner.name != change.name and partner.body.token_count >= MIN_TOKENS
             ]
-        scored.sort(key=lambda entry: -entry[0])
-        if not scored:
+        scored_partners.sort(key=lambda entry: -entry[0])
+        if not scored_partners:
             return None
-        (score, partner), *others = scored
+        (score, partner), *others = scored_partners
         second_score = others[0][0] if others else 0.0
         is_clear = score >= MIN_RENAME_SIMILARITY and score - second_score >= MIN_ADVANTAGE
         return partner if is_clear else None
 
-    def _list_missing(self, first: tuple[str, bytes], second: tuple[str, bytes]) -> Iterator[Partner]:
+    def _list_only_in_second(self, first: tuple[str, bytes], second: tuple[str, bytes]) -> Iterator[Partner]:
         """Yield the symbols that only the second version has. A version is a file, given by commit and path."""
         first_symbols = group_bodies(self.reader.list_symbols(*first) or ())
         second_symbols = group_bodies(self.reader.list_symbols(*second) or ())
@@ -187,8 +187,8 @@ class SymbolTracer:
     def select_candidate(self, symbol: str) -> tuple[Candidate, list[Candidate]]:
         """Return the symbol that a name means, and the other symbols of the name.
 
-        If several symbols have the name, it means the one in source code, if exactly one is, and a class rather than
-        its constructor. Raises UnknownSymbol and AmbiguousSymbol.
+        If several symbols have the name, it means a class rather than its constructor, and the symbol in source code
+        if there is exactly one. Raises UnknownSymbol and AmbiguousSymbol.
         """
         path, qualified_name = parse_symbol(symbol)
         name, places = self._find_places(symbol, path, qualified_name)
@@ -196,7 +196,7 @@ class SymbolTracer:
             raise _build_ambiguous_error(symbol, [place.format_place(name) for place in places])
         symbols = self._find_candidates(name, places)
         candidates = [candidate for candidate in symbols if not any(map(candidate.is_member_of, symbols))]
-        if not candidates:  # no change touched these places: one commit moved the file and removed the symbol
+        if not candidates:  # no change has these places: one commit moved the file and removed the symbol
             others = [place for place in self._get_history(name).places if place not in places]
             raise _build_unknown_error(symbol, name, others)
         if len(candidates) == 1:
@@ -288,7 +288,7 @@ class SymbolTracer:
     def _find_candidates(self, name: str, places: Sequence[SymbolPlace]) -> list[Candidate]:
         """Return the symbols that were at these places. One symbol can have been at several of them."""
         name_history = self._get_history(name)
-        # Other files can have the symbol after it was removed: `_join_restored` joins such candidates.
+        # A removed symbol may have been restored in another file. `_join_restored` joins such candidates.
         parents = {place.parent for place in places}
         relatives = [
             place for place in name_history.places if place.parent in parents and place not in places
@@ -377,7 +377,7 @@ def _select_places(
 
 
 def _join_restored(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Join symbols of which one restores the other: introduced with similar code after the other was removed."""
+    """Join candidates if one restores the other: it was introduced with similar code after the other's removal."""
     joined = list(candidates)
     for later in candidates:
         for earlier in candidates:

@@ -136,8 +136,9 @@ def _mark_restored(changes: Sequence[SymbolChange]) -> list[SymbolChange]:
 
 
 def _select_changes(changes: Sequence[SymbolChange], request: TraceRequest) -> list[SymbolChange]:
-    """Return as many changes as requested. If there are more, leave out modifications first, then the oldest changes.
+    """Return at most `request.limit` changes, in the requested order.
 
+    If there are more, modifications are left out before other changes, and older before newer changes.
     `changes`: newest first.
     """
     preferred_indexes = sorted(range(len(changes)), key=lambda index: changes[index].step == "modified")

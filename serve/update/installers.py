@@ -2,7 +2,7 @@
 
 With pip, a new environment is created next to the one in use, and activated after its program has run once (see
 `receipt`). pipx and uv change their environment in place, so it is backed up first and restored on failure. A killed
-process restores nothing, so before the change a message names the command that restores the environment.
+process restores nothing, so a message before the change names the command that restores the environment.
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ class UpdateFailed(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class UpdateOptions:
-    """Options of `lineage update`."""
+    """Options of `lineage update`.
+
+    `check`: only look for a newer version. `force`: install even a version that is not newer. `prerelease`: include
+    pre-releases.
+    """
 
     check: bool = False
     force: bool = False
@@ -63,7 +67,7 @@ class UpdateResult:
 def update(options: UpdateOptions, report: Callable[[str], None]) -> UpdateResult:
     """Install the newest version that the source of this installation offers, or only check for one.
 
-    `report` is called with notes for the user before anything is changed in place.
+    `report` is called with a note for the user before pipx or uv changes the environment in place.
     """
     commands_dir, install_receipt = receipt.find_receipt()
     offer = sources.find_newest(install_receipt, prerelease=options.prerelease)

@@ -116,7 +116,7 @@ def write_receipt(commands_dir: Path, receipt: Receipt) -> None:
 def find_receipt() -> tuple[Path, Receipt]:
     """Return the directory of the commands and the receipt of the running program. Raise NoReceipt if it has none."""
     command = Path(sys.argv[0]).absolute()
-    # If the command is a link by the installer, the receipt is next to the link; if by others, next to its target.
+    # The receipt is next to the installer's link, or next to an installed file to which a link of the user leads.
     candidates = dict.fromkeys((command.parent, command.resolve().parent))
     directory = next((directory for directory in candidates if (directory / RECEIPT_FILE).is_file()), None)
     if directory is None:

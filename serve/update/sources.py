@@ -25,7 +25,7 @@ from serve import config
 from serve.update.receipt import Receipt, Source
 from stores.errors import LineageError
 
-# The last lines of a failed program's output, which usually have the reason.
+# Maximum number of lines of a failed program's output in an error: the last lines, which usually have the reason.
 MAX_REPORTED_LINES: Final = 12
 # git does not ask for passwords, and does not use transports that run a program named in the address.
 GIT_ENVIRONMENT: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
@@ -127,7 +127,7 @@ def run_program(*command: str | Path, variables: Mapping[str, str] | None = None
 
 
 def read_declared_version(project: Path) -> Version:
-    """Return the version in a directory's pyproject.toml; raise SourceFailed if it has none or another project's."""
+    """Return the version in a directory's pyproject.toml. Raise SourceFailed without one, or for another project."""
     try:
         table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         name, version = table["name"], Version(table["version"])
