@@ -150,7 +150,7 @@ def test_binary_files_with_patterns_of_headings(repo: Repo, binary: str) -> None
 
 
 def test_javascript_takes_linear_time(repo: Repo) -> None:
-    """libgit2's own patterns of headings for `diff=javascript`, which git lacks, are not used."""
+    """libgit2's own patterns of headings for `diff=javascript`, which git does not have, are not used."""
     repo.write(".gitattributes", "*.js diff=javascript\n")
     line = "a." * 4_000 + "\n"
     repo.commit_file("a.js", line * 80)
