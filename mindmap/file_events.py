@@ -193,8 +193,9 @@ class WatchedWorkspace:
     `root` is its path with symbolic links resolved. `identity` is the device and inode of the directory when the watch
     started; None before that. `observer` is None while nothing is watched. The event of the directory's deletion sets
     `is_deleted`. A periodic check sets `is_missing_or_replaced` if the path is missing or is another directory.
-    `map_ids` are the ids of the maps that record changes of the workspace. `ignored_directories` are the directories
-    that git ignores, relative to the workspace. `pending` has the events since the last batch; `lock` guards `pending`.
+    `map_ids` are the ids of the maps that record changes of the workspace. `git_dir` is the git directory that the last
+    batch found; None outside repositories. `ignored_directories` are the directories that git ignores, relative to the
+    workspace. `pending` has the events since the last batch; `lock` guards `pending`.
     """
 
     root: bytes
@@ -204,6 +205,7 @@ class WatchedWorkspace:
     is_deleted: bool = False
     is_missing_or_replaced: bool = False
     map_ids: set[str] = field(default_factory=set)
+    git_dir: Path | None = None
     ignored_directories: frozenset[bytes] = frozenset()
     pending: EventBatch = field(default_factory=EventBatch)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -333,8 +335,9 @@ def detect_changes(
 ) -> DetectedChanges:
     """Return the changes of a batch, without those of files that git ignores.
 
-    Files that git wrote or deleted when it moved HEAD, as a branch switch does, are left out too: they equal HEAD.
-    `workspace` is None outside repositories, or if git failed; then no file counts as ignored by git.
+    Files that git wrote or deleted when it moved HEAD, as a branch switch does, are left out too: they equal HEAD, and
+    no commit since the first change has them. `workspace` is None outside repositories, or if git failed; then no file
+    counts as ignored by git.
     """
     changes = batch.compute_file_changes(ignore_rules.root)
     removed_directories = batch.list_removed_directories(ignore_rules.root)
@@ -342,26 +345,27 @@ def detect_changes(
         return DetectedChanges(changes, frozenset(), frozenset(), removed_directories)
     ignored_paths = find_ignored_paths(workspace, [change.path for change in changes])
     changes = [change for change in changes if change.path not in ignored_paths]
-    checkout_time = datetime.fromtimestamp(workspace.find_checkout_time(), UTC)
-    # Latest time of an event that git caused when it moved HEAD.
-    last_checkout_event = format_timestamp(checkout_time + MAX_EVENT_DELAY)
-    has_checkout = any(change.timestamp <= last_checkout_event for change in changes)
+    times = [*(change.timestamp for change in changes), *removed_directories.values()]
+    if not times:
+        return DetectedChanges((), frozenset(), frozenset(), {})
+    # Before the reflog is read, so that the reflog has all commits up to it.
+    base = workspace.find_diff_base()
+    start = datetime.fromisoformat(min(times)) - MAX_EVENT_DELAY
+    has_checkout, edited_paths = workspace.find_moves_of_head(int(start.timestamp()))
     committed_paths = unchanged_paths = frozenset[bytes]()
     if removed_directories or has_checkout or not all(change.existed_before for change in changes):
-        base = workspace.find_diff_base()
         committed_paths = workspace.list_relative_paths(*LIST_FILES, base)
         created_again = committed_paths & {
             change.path for change in changes if change.existed_before is False and change.exists
         }
         if created_again or has_checkout:
-            differing_paths = workspace.list_relative_paths(*LIST_CHANGED_FILES, base)
-            unchanged_paths = created_again - differing_paths
+            edited_paths |= workspace.list_relative_paths(*LIST_CHANGED_FILES, base)
+            unchanged_paths = created_again - edited_paths
+        if has_checkout:
             changes = [
                 change
                 for change in changes
-                if change.timestamp > last_checkout_event
-                or change.path in differing_paths
-                or change.exists != (change.path in committed_paths)
+                if change.path in edited_paths or change.exists != (change.path in committed_paths)
             ]
     deletions = []
     if removed_directories:
@@ -371,10 +375,9 @@ def detect_changes(
             for path in committed_paths - changed_paths
             if (time := find_removal_time(path, removed_directories)) and not ignore_rules.ignores_file(path)
         ]
-        removed_directories = {
-            directory: time for directory, time in removed_directories.items() if time > last_checkout_event
-        }
-    return DetectedChanges([*changes, *deletions], committed_paths, unchanged_paths, removed_directories)
+    return DetectedChanges(
+        [*changes, *deletions], committed_paths, unchanged_paths, {} if has_checkout else removed_directories
+    )
 
 
 def _group_touches_by_path(document: Mindmap) -> dict[str, list[FileTouch]]:

@@ -21,7 +21,7 @@ from stores.errors import LineageError
 # Codes of `git status --porcelain` for unmerged files. DD is left out, since there both sides deleted the file.
 _UNMERGED: Final = ("AU", "UD", "UA", "DU", "AA", "UU")
 # Matches the reflog entries of commands that write files which HEAD has then, and which nobody edited.
-_CHECKOUT_ENTRY: Final = re.compile(rb"(?:checkout|reset|merge|pull|rebase)\b")
+_CHECKOUT_ENTRY: Final = re.compile(rb"/(?:checkout|reset|merge|pull|rebase)\b")
 # A command holds the index lock while it writes files. An older lock was left by a killed git, or waits for an editor.
 MAX_LOCK_SECONDS: Final = 60.0
 
@@ -195,33 +195,29 @@ class Workspace:
         return output.stdout
 
     def find_diff_base(self) -> str:
-        """Return the revision to compare files with: HEAD, or the empty tree before the first commit."""
+        """Return the SHA to compare files with: that of HEAD, or of the empty tree before the first commit."""
         head = self.git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        if head.exit_code == 0:
-            return "HEAD"
-        return self.git.run("hash-object", "-t", "tree", "--stdin").stdout.decode().strip()
+        output = head if head.exit_code == 0 else self.git.run("hash-object", "-t", "tree", "--stdin")
+        return output.stdout.decode().strip()
 
-    def is_locked(self) -> bool:
-        """Return True while a git command writes files of the work tree or the index."""
-        with suppress(OSError):
-            return time.time() - (self.git.git_dir / "index.lock").lstat().st_mtime < MAX_LOCK_SECONDS
-        return False
+    def find_moves_of_head(self, since: int) -> tuple[bool, frozenset[bytes]]:
+        """Return whether git wrote files to move HEAD since a time, and the paths that new commits have changed since.
 
-    def find_checkout_time(self) -> float:
-        """Return when git last wrote files to move HEAD, in seconds since 1970.
-
-        Return 0 if the newest entry of the reflog is a new commit or a new branch (`git switch -c`), or there is none.
+        `since` is in seconds since 1970. The paths are relative to the workspace. The reflog has the times.
         """
         output = self.git.run(
-            "log", "--walk-reflogs", "--max-count=2", "--format=%H %gs", "HEAD", "--"
-        ).stdout
-        commit, _, reason = output.partition(b" ")
-        is_new_branch = reason.startswith(b"checkout") and output.count(commit) > 1
-        with suppress(OSError):
-            # The time of the entry itself is that of GIT_COMMITTER_DATE, if this is set.
-            if not is_new_branch and _CHECKOUT_ENTRY.match(reason):
-                return (self.git.git_dir / "logs" / "HEAD").stat().st_mtime
-        return 0.0
+            "log", "--walk-reflogs", f"--since=@{since}", "--name-only", "--no-renames", "--no-relative",
+            "-z", "--format=/%gs", "HEAD", "--",
+        ).stdout  # fmt: skip
+        has_checkout = is_checkout = False
+        paths = set()
+        for field in output.split(b"\0"):
+            if field.startswith(b"/"):  # no path starts with it
+                is_checkout = _CHECKOUT_ENTRY.match(field) is not None
+                has_checkout |= is_checkout
+            elif not is_checkout:
+                paths.add(self.make_relative(field.removeprefix(b"\n")))
+        return has_checkout, frozenset(path for path in paths if path)
 
     def list_relative_paths(self, *arguments: str) -> frozenset[bytes]:
         """Return the paths in the workspace that a git command prints, relative to the workspace. Raises GitFailed.
@@ -234,6 +230,13 @@ class Workspace:
     def make_relative(self, path: bytes) -> bytes | None:
         """Convert a path relative to the work tree to one relative to the workspace; None for a path outside it."""
         return path[len(self.prefix) :] if path.startswith(self.prefix) else None
+
+
+def is_locked(git_dir: Path) -> bool:
+    """Return True while a git command writes files of the work tree or the index, for at most MAX_LOCK_SECONDS."""
+    with suppress(OSError):
+        return abs(time.time() - (git_dir / "index.lock").lstat().st_mtime) < MAX_LOCK_SECONDS
+    return False
 
 
 # Files and directories with these names are ignored at any depth.

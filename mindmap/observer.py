@@ -57,7 +57,7 @@ SYSTEM_LIMIT_REACHED: Final = (
     "Increase fs.inotify.max_user_watches to watch all directories."
 )
 # Reason why not even the root is watched, without a full stop.
-NO_WATCH_ALLOWED: Final = "the limits of watches (fs.inotify.max_user_watches) and threads allow none"
+NO_WATCH_ALLOWED: Final = "the system allows no more watches (fs.inotify.max_user_watches) or threads"
 
 
 class WorkspaceObserver(FileSystemEventHandler):

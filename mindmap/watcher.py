@@ -28,7 +28,7 @@ from mindmap.file_events import (
     find_refusal_reason,
     read_directory_identity,
 )
-from mindmap.git import GitRunner, IgnoreRules, NoWorkTree, Workspace, find_ignored_directories
+from mindmap.git import GitRunner, IgnoreRules, NoWorkTree, Workspace, find_ignored_directories, is_locked
 from mindmap.map_store import UNREADABLE_ERRORS, MapStore
 from mindmap.observer import EVENT_DELAY_SECONDS, WorkspaceObserver
 from mindmap.validation import decode_path, resolve_symlinks
@@ -270,7 +270,8 @@ class Watcher:
         self._update_observer(workspace)
 
     def _record_batch(self, workspace: WatchedWorkspace) -> None:
-        if workspace.pending and self._is_git_busy(workspace) and not self._stopped.is_set():
+        is_busy = workspace.git_dir is not None and is_locked(workspace.git_dir)
+        if workspace.pending and is_busy and not self._stopped.is_set():
             self._wake.set()  # the next batch is after BATCH_SECONDS
             return
         with workspace.lock:
@@ -345,16 +346,11 @@ class Watcher:
             )
             return frozenset()
 
-    def _is_git_busy(self, workspace: WatchedWorkspace) -> bool:
-        with suppress(LineageError, OSError):
-            git_workspace = self._open_workspace(workspace)
-            return git_workspace is not None and git_workspace.is_locked()
-        return False
-
     def _open_workspace(self, workspace: WatchedWorkspace) -> Workspace | None:
         root = os.fsdecode(workspace.root)
         with suppress(NoWorkTree):
             git = self._find_git(root)
+            workspace.git_dir = git.git_dir if git is not None else None
             return Workspace.from_path(root, git) if git is not None else None
         return None
 

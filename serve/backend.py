@@ -89,14 +89,22 @@ class InProcessBackend:
 
     def find_in_repositories(self, request: FindRequest, names: Sequence[str], cwd: Path) -> FindAnswer:
         """See `Backend.find_in_repositories`."""
-        from serve.repositories import resolve_repositories
+        from serve.repositories import ALL, list_unidentified_indexes, resolve_repositories
 
-        repositories = resolve_repositories(self._home, names, cwd)
-        return self._engine.find_in_repositories(request, repositories, self._precision)
+        answer = self._find_in(request, resolve_repositories(self._home, names, cwd))
+        unreadable = list_unidentified_indexes(self._home) if ALL in names else []
+        if not unreadable:
+            return answer
+        others = f" and {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
+        hint = f"No answer from {unreadable[0]}{others}: `lineage status --all` says why."
+        return replace(answer, meta=replace(answer.meta, hint=f"{hint} {answer.meta.hint or ''}".strip()))
 
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
         """See `Backend.explain`."""
         return self._engine.explain(request, _make_absolute(path), cwd)
+
+    def _find_in(self, request: FindRequest, repositories: Sequence[NamedRepository]) -> FindAnswer:
+        return self._engine.find_in_repositories(request, repositories, self._precision)
 
 
 class DaemonBackend(InProcessBackend):
@@ -114,19 +122,14 @@ class DaemonBackend(InProcessBackend):
         ask_daemon = partial(self._client.find, request, _make_absolute(path))
         return _answer_with_fallback(ask_daemon, partial(super().find, request, path))
 
-    def find_in_repositories(self, request: FindRequest, names: Sequence[str], cwd: Path) -> FindAnswer:
-        """See `Backend.find_in_repositories`."""
-        from serve.repositories import resolve_repositories
-
-        repositories = resolve_repositories(self._home, names, cwd)
-        ask_daemon = partial(self._client.find_in_repositories, request, repositories)
-        answer_in_process = partial(super().find_in_repositories, request, names, cwd)
-        return _answer_with_fallback(ask_daemon, answer_in_process)
-
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
         """See `Backend.explain`."""
         ask_daemon = partial(self._client.explain, request, _make_absolute(path), cwd)
         return _answer_with_fallback(ask_daemon, partial(super().explain, request, path, cwd))
+
+    def _find_in(self, request: FindRequest, repositories: Sequence[NamedRepository]) -> FindAnswer:
+        ask_daemon = partial(self._client.find_in_repositories, request, repositories)
+        return _answer_with_fallback(ask_daemon, partial(super()._find_in, request, repositories))
 
 
 def _answer_with_fallback(

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 RETRY_SECONDS: Final = 0.02
 # Maximum number of these delays per `ReceivedSignal`, 5 s in all. After them, a signal ends even an import that hangs.
 MAX_RETRIES: Final = 250
+# Longest time that a command which changes nothing goes on after a signal.
+MAX_SIGNAL_WAIT_SECONDS: Final = 1.0
 # File name in the stack frames of Python's import system.
 IMPORT_SYSTEM_FILE: Final = "<frozen importlib._bootstrap>"
 # Encoding error handler. It writes undecodable bytes of paths as escapes.
@@ -112,6 +114,33 @@ def handle_termination_signals() -> Iterator[ReceivedSignal]:
             signal.setitimer(signal.ITIMER_REAL, 0)  # without its handler, the alarm would end the process
         for number, handler in replaced_handlers.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def exit_if_signals_wait() -> Iterator[None]:
+    """End the process if the body has not ended MAX_SIGNAL_WAIT_SECONDS after a termination signal.
+
+    Python handles no signal during a native function, and DuckDB can compute a single value for minutes. Use this on
+    the main thread, and only if the body leaves nothing to clean up.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    has_ended = threading.Event()
+
+    def wait() -> None:
+        while number := os.read(reader, 1):
+            if number[0] in TERMINATION_SIGNALS and not has_ended.wait(MAX_SIGNAL_WAIT_SECONDS):
+                os._exit(compute_signal_exit_code(number[0]))
+        os.close(reader)
+
+    threading.Thread(target=wait, name="signals", daemon=True).start()
+    previous = signal.set_wakeup_fd(writer)
+    try:
+        yield
+    finally:
+        has_ended.set()
+        signal.set_wakeup_fd(previous)
+        os.close(writer)
 
 
 def exit_on_termination_signals(exit_process: Callable[[int], NoReturn]) -> None:

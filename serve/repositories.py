@@ -88,7 +88,7 @@ def resolve_repositories(home: Path, names: Iterable[str], cwd: Path) -> list[Na
     if not indexed_repositories:
         if unreadable := list_unidentified_indexes(home):
             raise BadRequest(
-                f"No index can be read, not even that in {unreadable[0]}.",
+                f"The index in {unreadable[0]} cannot be read.",
                 hint="`lineage status --all` says what is wrong.",
             )
         raise BadRequest("No repository is indexed.", hint="Run `lineage index` first.")

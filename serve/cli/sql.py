@@ -26,6 +26,7 @@ import typer
 from serve import config
 from serve.cli.terminal import RepositoryPath, create_console, is_interrupt, print_note, print_raw
 from serve.errors import BadRequest
+from serve.process import exit_if_signals_wait
 from serve.text import escape_controls, escape_json_controls
 from stores.errors import LineageError
 
@@ -90,7 +91,8 @@ def sql_command(
     if command is None and sys.stdin.isatty() and sys.stdout.isatty():
         _run_prompt(path, chosen_format)
     else:
-        run_statements(path, sys.stdin.read() if command is None else command, chosen_format)
+        with exit_if_signals_wait():
+            run_statements(path, sys.stdin.read() if command is None else command, chosen_format)
 
 
 def run_statements(path: Path, statements: str, output_format: Format) -> None:

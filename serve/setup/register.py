@@ -10,7 +10,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -33,7 +33,7 @@ from serve.setup.mcp_clients import (
     starts_server,
 )
 from stores import locks
-from stores.errors import LineageError
+from stores.errors import LineageError, StorageError, to_lineage_error
 from stores.locks import Deadline
 
 # Lock file in the backup directory, which each edit holds.
@@ -207,25 +207,34 @@ class ConfigFile:
     def _replace_file(
         self, before: bytes | None, after: str, *, keeps_backup: bool, is_deletion: bool = False
     ) -> EditResult:
-        try:
-            file_edit.create_private_directory(self.backup_directory)
-        except file_edit.FileAccessError as error:
-            raise file_edit.FileAccessError(
-                f"{self.path} was not changed, because it cannot be backed up. {error.message}",
-                hint="Set LINEAGE_HOME to a directory that you may write.",
-            ) from error
-        lock = self.backup_directory / LOCK_FILE
-        with locks.acquire_exclusive_lock(lock, Deadline.after(LOCK_WAIT_SECONDS, _build_wait_error)):
+        with ExitStack() as stack:
+            with self._explain_backup_errors():
+                file_edit.create_private_directory(self.backup_directory)
+                deadline = Deadline.after(LOCK_WAIT_SECONDS, _build_wait_error)
+                stack.enter_context(locks.acquire_exclusive_lock(self.backup_directory / LOCK_FILE, deadline))
             if file_edit.read_file(self.path) != before:
                 raise ManualEditRequired(
                     f"Another program changed {self.path} at the same time.", hint="Run the command again."
                 )
-            backup = None if before is None else self._write_backup(before, keep_existing=keeps_backup)
+            with self._explain_backup_errors():
+                backup = None if before is None else self._write_backup(before, keep_existing=keeps_backup)
             if is_deletion:
                 file_edit.delete_file(self.path)
                 return EditResult(EditAction.DELETED, self.path, backup)
             file_edit.write_file(self.path, after.encode())
             return EditResult(EditAction.CREATED if before is None else EditAction.CHANGED, self.path, backup)
+
+    @contextmanager
+    def _explain_backup_errors(self) -> Iterator[None]:
+        """Say that the file was not changed if the body cannot write to the backup directory."""
+        try:
+            yield
+        except (file_edit.FileAccessError, StorageError, OSError) as error:
+            cause = to_lineage_error(error)
+            raise file_edit.FileAccessError(
+                f"{self.path} was not changed, because it cannot be backed up. {cause.message if cause else error}",
+                hint="Set LINEAGE_HOME to a directory that you may write.",
+            ) from error
 
     def _write_backup(self, content: bytes, *, keep_existing: bool) -> Path:
         """Back up the content, and return the path of the backup. The previous backup is kept beside it, as `.old`.

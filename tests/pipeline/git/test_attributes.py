@@ -95,10 +95,10 @@ def test_attributes_of_deep_paths_are_not_looked_up(repo: Repo) -> None:
     repo.write(".gitattributes", "*.py diff=python\n")
     lookups: list[str] = []
     reader = AttributeReader(pygit2.Repository(repo.path), repo.path, (), lookups.append)
-    assert reader.find_diff_path(b"d/" * 50 + b"a.py").endswith("a.py")
+    assert reader.find_diff_options(b"d/" * 50 + b"a.py")[0].endswith("a.py")
     assert len(lookups) == 51
     path = "e/" * 10_000 + "a.py"
-    assert (reader.find_diff_path(path.encode()), reader.get(path, "diff")) == ("", None)
+    assert (reader.find_diff_options(path.encode())[0], reader.get(path, "diff")) == ("", None)
     assert len(lookups) == 51
 
 
@@ -135,8 +135,22 @@ def test_patterns_of_headings_in_the_configuration_are_not_used(repo: Repo, name
     assert time.process_time() - start < 5
 
 
+@pytest.mark.parametrize("binary", ["true", "false", "auto"])
+def test_binary_files_with_patterns_of_headings(repo: Repo, binary: str) -> None:
+    """`diff.*.binary` applies as in git, also if the driver has patterns of headings."""
+    repo.write(".gitattributes", "*.bin diff=own\n*.txt diff=own\n")
+    repo.write("a.bin", b"\0\n")
+    repo.write("a.txt", "text\n")
+    repo.commit("Add files")
+    repo.git("config", "diff.own.binary", binary)
+    repo.git("config", "diff.own.xfuncname", "^a")
+    commit = extract_hunks(open_repository(repo.path), repo.head, lambda _path: False)
+    counts = [f"{hunk.added_lines}\t0\t{hunk.file_path}" for hunk in commit.hunks]
+    assert counts == repo.git("show", "--numstat", "--format=").replace("-\t-", "0\t0").splitlines()
+
+
 def test_javascript_takes_linear_time(repo: Repo) -> None:
-    """libgit2's own patterns of headings for `diff=javascript`, which git lacks, are not used."""
+    """libgit2's own patterns of headings for `diff=javascript`, which git does not have, are not used."""
     repo.write(".gitattributes", "*.js diff=javascript\n")
     line = "a." * 4_000 + "\n"
     repo.commit_file("a.js", line * 80)

@@ -116,11 +116,11 @@ def test_query_without_index_has_hint(repo: Repo, home: Path) -> None:
         ),
         *(
             (
-                ["query", *words, path],
+                ["query", *words],
                 f"{path!r} does not exist.\n  Correct the path. If it is a word of the query, use `lineage query ",
             )
-            for words in (["new"], ["new", "text"])
             for path in ("/typo", "./typo", "../typo", "~/typo")
+            for words in (["new", path], ["new", "text", path], [path, "new"], [path, "new text"])
         ),
         (
             ["query", "-q", "how", "was", "it done"],

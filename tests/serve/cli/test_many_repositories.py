@@ -114,7 +114,7 @@ def test_status_all_is_a_table(
 def test_status_all_lists_an_index_without_a_known_repository(
     repos: tuple[Repo, Repo], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An index that cannot be read, with a damaged `place.json`, is listed by its directory; a rebuild repairs it."""
+    """An index that cannot be read, with a damaged `place.json`, is named by its directory; a rebuild repairs it."""
     one, _ = repos
     location = get_location(one, home)
     (location.folder / LOCATION_FILE).write_text("{")
@@ -124,8 +124,11 @@ def test_status_all_lists_an_index_without_a_known_repository(
     assert second.startswith("two ")
     assert damaged.split()[:5] == [location.repo_id, *"----"]
     assert f"{location.folder} is damaged, and its repository is unknown. Run `lineage index" in damaged
+    command = ("query", "--all", "-q", "timeout", "--no-rerank", "--text")
+    missing_answer = f"No answer from {location.folder}: `lineage status --all` says why."
+    assert missing_answer in read_output(capsys, *command)
     assert run_lineage("index", one.path, "--rebuild", "--yes") == 0
-    capsys.readouterr()
+    assert "No answer" not in read_output(capsys, *command)
     assert run_lineage("status", "--all") == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["one", "two"]
 

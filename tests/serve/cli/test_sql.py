@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from stores import database
 from tests.repos import Repo
 from tests.serve import commands
 from tests.serve.cli.terminals import CONTROL_C, ENTER, Terminal
-from tests.serve.processes import run_on_terminal, start_lineage
+from tests.serve.processes import run_on_terminal, start_lineage, use_default_signal_handler
 
 CONTROL_D = "\x04"
 ROWS = "SELECT * FROM (VALUES (1, 'a,b', NULL, [1, 2]), (2, 'ü\n', 0.5, [])) rows (n, text, share, list)"
@@ -283,6 +284,19 @@ def test_interrupt_at_the_prompt(prompt: Terminal) -> None:
     prompt.wait_for(" 42")
     prompt.press(f"exit{ENTER}")
     assert prompt.wait_for_exit() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_during_one_long_function(shared_repo: Repo, number: signal.Signals) -> None:
+    """A signal ends the command within seconds, also while DuckDB computes a value that takes a minute."""
+    statement = "SELECT levenshtein(repeat('x', 100_000), repeat('y', 100_000))"
+    with use_default_signal_handler(number):
+        process = start_lineage("sql", str(shared_repo.path), "-c", statement)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.communicate(timeout=5)
+    process.send_signal(number)
+    assert process.communicate(timeout=20) == (b"", b"")
+    assert process.returncode == 128 + number
 
 
 def test_prompt_does_not_hold_the_index(prompt: Terminal, shared_repo: Repo, shared_index: Path) -> None:

@@ -28,6 +28,7 @@ from serve.setup.mcp_clients import (
     list_command_words,
 )
 from serve.setup.register import (
+    LOCK_FILE,
     ConfigFile,
     EditAction,
     ManualEditRequired,
@@ -262,11 +263,16 @@ def test_server_with_a_directory_named_like_a_program(file: Path, directory: str
         get_config_file(file).write(replace(SERVER, name="files", command=Path(directory)))
 
 
-def test_home_that_is_read_only(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("state", ["missing", "existing", "a file", "a lock that is a directory"])
+def test_home_that_cannot_be_written(file: Path, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
     """If no backup can be written, the file stays, and the error says so and names LINEAGE_HOME."""
     backups = get_config_file(file).backup_directory
+    if state == "a file":
+        backups.write_text("")
+    elif state != "missing":
+        (backups / LOCK_FILE if "lock" in state else backups).mkdir(parents=True)
     make_read_only(backups, monkeypatch)
-    with pytest.raises(FileAccessError, match=f"{file} was not changed.*{backups}.*read-only") as raised:
+    with pytest.raises(FileAccessError, match=f"{file} was not changed, .*{backups}") as raised:
         get_config_file(file).write(SERVER)
     assert "Set LINEAGE_HOME" in raised.value.hint
     assert not file.exists()
