@@ -66,14 +66,24 @@ QUESTION_MARK: Final = "?"
 CHECK_MARK: Final = "✓"
 POINTER: Final = "›"  # noqa: RUF001 - an arrow on purpose
 SELECT_HINT: Final = "(arrow keys, Enter)"
+# Options of `lineage index` that the wizard does not ask for: the field of `IndexOptions`, and how to call it.
+UNASKED_OPTIONS: Final = {
+    "skip_vectors": "--skip-vectors",
+    "vector_index": "--vector-index",
+    "scheduler": "--scheduler",
+    "branch_patterns": "branches",
+    "head_only": "--head-only",
+}
 
 
 def run_wizard(path: Path, ignored_options: IndexOptions) -> None:
     """Ask for the options of an index run of the repository at `path`, then run it.
 
-    `ignored_options`: options given on the command line. A warning lists those that the wizard asks for.
+    `ignored_options`: options given on the command line. A warning lists those that the wizard asks for. Raises
+    BadRequest if there are others.
     """
     check_terminal()
+    _check_unasked(ignored_options)
     repository = open_repository(path)
     if repository.read_head() is None:
         raise NothingToIndex(repository.root)
@@ -226,6 +236,18 @@ def _format_heading(root: Path, status: IndexStatus) -> str:
         f"Index {escape_line(str(root))}\n{state}\n"
         "Nothing happens before the last question. Esc or Ctrl-C cancels at any question.\n"
     )
+
+
+def _check_unasked(options: IndexOptions) -> None:
+    """Raise BadRequest if an option is set that the wizard does not ask for."""
+    defaults = IndexOptions()
+    unasked = [
+        name for field, name in UNASKED_OPTIONS.items() if getattr(options, field) != getattr(defaults, field)
+    ]
+    if unasked:
+        raise BadRequest(
+            f"-i does not ask about {', '.join(unasked)}.", hint="Use `lineage index` without -i for this."
+        )
 
 
 def _warn_ignored(arguments: list[str]) -> None:

@@ -13,7 +13,7 @@ from pipeline.encoders import providers
 from pipeline.options import EmbedCacheMode, EmbedProvider, EncoderName, Resources
 from serve.cli import app, index
 from serve.cli.index import IndexOptions
-from serve.cli.wizard import format_equivalent_command, format_option_arguments
+from serve.cli.wizard import UNASKED_OPTIONS, format_equivalent_command, format_option_arguments
 from serve.cli.wizard_questions import (
     ADVANCED_QUESTIONS,
     RESOURCE_CHOICE,
@@ -205,6 +205,14 @@ def test_other_options_are_ignored_with_a_warning(repo: Repo) -> None:
     assert terminal.wait_for_exit() == 130
 
 
+def test_options_without_a_question_are_rejected(repo: Repo, home: Path) -> None:
+    """Options that the wizard does not ask about are an error, because an answer cannot replace them."""
+    terminal = Terminal("index", "-i", "--branch", "topic", "--skip-vectors", folder=repo.path)
+    assert terminal.wait_for_exit() == 2
+    assert "-i does not ask about --skip-vectors, branches." in terminal.screen
+    assert not home.exists()
+
+
 def run_without_terminal(folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the wizard without a terminal."""
     return subprocess.run(
@@ -275,11 +283,9 @@ def test_equivalent_command_has_the_same_options(
 
 def test_every_option_has_a_question() -> None:
     """The wizard asks for every option of `lineage index`, except those for partial runs, remote runs and branches."""
-    modes = {"incremental", "force", "rebuild", "yes", "skip_vectors", "scheduler", "vector_index"}
-    modes |= {"branch_patterns", "head_only"}
-    assert {question.field for question in (*BASIC_QUESTIONS, *ADVANCED_QUESTIONS)} | modes == set(
-        IndexOptions.__dataclass_fields__
-    )
+    fields = {question.field for question in (*BASIC_QUESTIONS, *ADVANCED_QUESTIONS)}
+    fields |= {"incremental", "force", "rebuild", "yes", *UNASKED_OPTIONS}
+    assert fields == set(IndexOptions.__dataclass_fields__)
 
 
 def test_unavailable_providers_are_not_offered() -> None:
