@@ -301,11 +301,11 @@ def _spawn_daemon(paths: DaemonPaths) -> None:
     _children.append(child)
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while not is_running(paths):
-        if child.poll() is not None or time.monotonic() > deadline:
-            raise DaemonUnavailable(
-                f"The daemon did not start: {_read_last_message(paths.log, log_offset)}",
-                hint=f"See its log: {paths.log}.",
-            )
+        has_exited = child.poll() is not None
+        if has_exited or time.monotonic() > deadline:
+            reason = "it exited without a message." if has_exited else "it accepts no connections."
+            message = _read_last_message(paths.log, log_offset) or reason
+            raise DaemonUnavailable(f"The daemon did not start: {message}", hint=f"See its log: {paths.log}.")
         time.sleep(START_POLL_SECONDS)
 
 
@@ -321,7 +321,7 @@ def _read_last_message(log: Path, offset: int) -> str:
         file.seek(offset)
         tail = file.read()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").rstrip()
     # The other lines of a traceback, and the hint of an error, are indented.
-    return re.split(r"\n(?! )", tail)[-1].removeprefix("error: ") or "it exited without a message."
+    return re.split(r"\n(?! )", tail)[-1].removeprefix("error: ")
 
 
 def build_identity_headers() -> dict[str, str]:

@@ -33,6 +33,8 @@ from stores.errors import LineageError
 RECEIPT_FILE: Final = "lineage-receipt.json"
 # Format version of the receipt. Increase it when an older program could misread a newer receipt.
 RECEIPT_FORMAT: Final = 1
+# Maximum number of symbolic links to follow from a command, as in Linux.
+MAX_LINKS: Final = 40
 COMMANDS: Final = ("lineage", "lineage-mcp", "mindmap")
 CURRENT: Final = "current"
 VERSIONS: Final = "versions"
@@ -116,8 +118,11 @@ def write_receipt(commands_dir: Path, receipt: Receipt) -> None:
 def find_receipt() -> tuple[Path, Receipt]:
     """Return the directory of the commands and the receipt of the running program. Raise NoReceipt if it has none."""
     command = Path(sys.argv[0]).absolute()
-    # The receipt is next to the installer's link, or next to an installed file to which a link of the user leads.
-    candidates = dict.fromkeys((command.parent, command.resolve().parent))
+    # The receipt is next to the installer's link or file, to which links of the user can lead.
+    links = [command]
+    while links[-1].is_symlink() and len(links) <= MAX_LINKS:
+        links.append(links[-1].parent / links[-1].readlink())
+    candidates = (link.parent for link in (*links, command.resolve()))
     directory = next((directory for directory in candidates if (directory / RECEIPT_FILE).is_file()), None)
     if directory is None:
         raise NoReceipt(

@@ -58,13 +58,15 @@ def test_without_a_receipt(capsys: pytest.CaptureFixture[str], flags: list[str])
 def test_receipt_is_found_next_to_the_command_or_a_link_to_it(
     command: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The receipt is read as written, next to the command and through a link elsewhere."""
+    """The receipt is read as written, next to the command, which can be a link, and through a link elsewhere."""
     expected = create_receipt(Source("wheels", "/wheels"))
     receipt.write_receipt(command.parent, expected)
     assert receipt.find_receipt() == (command.parent, expected)
     link = tmp_path / "link"
     link.symlink_to(command)
     monkeypatch.setattr(sys, "argv", [str(link)])
+    assert receipt.find_receipt() == (command.parent, expected)
+    command.symlink_to(command.rename(tmp_path / "program"))
     assert receipt.find_receipt() == (command.parent, expected)
 
 
