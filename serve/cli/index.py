@@ -221,8 +221,9 @@ def _load_versions_if_complete(
 ) -> RecordedVersions | None:
     """Return the component versions recorded in the index if it is complete for HEAD, else None.
 
-    An index is complete if a run of this HEAD has finished with all vectors, the options do not change the branch
-    patterns, no matching branch or tag has moved, and no unreadable commit has become readable.
+    An index is complete if a run of this HEAD has finished with all vectors, the options do not change the encoder, the
+    mode of the embedding cache or the branch patterns, no matching branch or tag has moved, and no unreadable commit
+    has become readable.
     """
     from pipeline.git import ranges
     from stores import compatibility, database, history
@@ -241,7 +242,9 @@ def _load_versions_if_complete(
     is_complete = summary is not None and summary.completed_commit == summary.head_commit == head
     removes_patterns = options.head_only and bool(patterns)
     adds_patterns = not set(options.branch_patterns) <= set(patterns)
-    if not is_complete or removes_patterns or adds_patterns:
+    changes_encoder = options.encoder not in (None, _find_encoder_name(location))
+    changes_cache = options.embed_cache not in (None, versions.confirmed.embed_cache or EmbedCacheMode.OFF)
+    if not is_complete or removes_patterns or adds_patterns or changes_encoder or changes_cache:
         return None
     if patterns:
         git = commit_graph.create_git_program(repository)

@@ -81,10 +81,11 @@ def test_switching_requires_rebuild(
     names = {"minilm": EMBEDDING_MODEL, "static": STATIC_MODEL}
     run_index(repo, "--encoder", before)
     capfd.readouterr()
-    assert run_index(repo, "--encoder", now) == 1
-    error = capfd.readouterr().err
-    assert f"needs rebuild (embedding_model {names[before]}, now {names[now]})" in error
-    assert f"lineage index --rebuild --yes --encoder {now}" in error
+    for flags in ([], ["--incremental"]):
+        assert run_index(repo, *flags, "--encoder", now) == 1
+        error = capfd.readouterr().err
+        assert f"needs rebuild (embedding_model {names[before]}, now {names[now]})" in error
+        assert f"lineage index --rebuild --yes --encoder {now}" in error
     assert load_encoder_and_verdict(repo, home) == (EncoderName(before), "compatible")
     assert run_lineage("query", repo.path, "-q", "greet") == 0
     assert run_index(repo, "--rebuild", "--yes") == 0
