@@ -117,11 +117,15 @@ class ChangeLog:
         return list(newer)[::-1]
 
     def parse_resume_position(self, last_event_id: str) -> int:
-        """Return the number in a `Last-Event-ID`, or the last number if the id is empty, invalid or of another run."""
+        """Return the number in a `Last-Event-ID`.
+
+        Return the last number if the id is empty, invalid or of another run, or if later changes are no longer stored.
+        """
         epoch, _, number = last_event_id.partition("-")
         if epoch != self.epoch or not number.isdecimal() or len(number) > len(str(self.last_number)):
             return self.last_number
-        return min(int(number), self.last_number)
+        position = min(int(number), self.last_number)
+        return position if position >= self._last_dropped_number else self.last_number
 
     def format_event_id(self, number: int) -> str:
         """Return the event id, which a browser sends as `Last-Event-ID` when it reconnects."""

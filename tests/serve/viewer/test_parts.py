@@ -110,6 +110,8 @@ def test_change_log() -> None:
             log.record(str(number))
         assert log.list_changes_after(4) is None
         assert len(log.list_changes_after(5) or ()) == state.MAX_CHANGES
+        assert log.parse_resume_position(log.format_event_id(4)) == log.last_number
+        assert log.parse_resume_position(log.format_event_id(5)) == 5
 
     asyncio.run(run())
 
