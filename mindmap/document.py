@@ -1,10 +1,10 @@
 """Mindmap document: its types, JSON encoding and decoding, timestamps and the activity log.
 
-A document is a mindmap in memory; other docstrings say map. Documents are immutable: an edit returns a new one.
+A document is a mindmap in memory; most docstrings call it a map. Documents are immutable: an edit returns a new one.
 
-A newer version of mindmap may have written a file. Fields that this version does not define are read into
-`unknown_fields` and written back to the same part of the document. Node types, statuses and actions are validated when
-an agent sets them, not when a file is read.
+Fields that this version does not define, such as fields of a newer version of mindmap, are read into `unknown_fields`
+and written back to the same part of the document. Node types, statuses and actions are validated when an agent sets
+them, not when a file is read.
 
 Timestamps are ISO 8601 in UTC with milliseconds, so text order is time order.
 
@@ -51,7 +51,7 @@ STATUSES: Final = (DEFAULT_STATUS, IN_PROGRESS, COMPLETED, BLOCKED)
 DEFAULT_ACTION: Final = "modify"
 ACTIONS: Final = ("read", "create", "modify", "delete", "rename")
 LINK_STYLES: Final = ("solid", "dashed", "animated")
-# Kinds of changes of a symbol -> signs that exports and the page show.
+# Kind of a symbol's change -> sign that exports and the page show.
 CHANGE_KINDS: Final = {
     "add": "+",
     "modify": "~",
@@ -78,6 +78,7 @@ class ForeignMindmap(LineageError):
 
 def _define_encoded_field(default: Default) -> Default:
     """Return a field with this default that is encoded even when it has its default value."""
+    # A factory, since `omit_defaults` omits a field that equals a plain default.
     field: Default = msgspec.field(default_factory=lambda: default)
     return field
 
@@ -91,7 +92,7 @@ class _DocumentPart(
     forbid_unknown_fields=True,
     gc=False,  # parts form no reference cycles; with garbage collection, decoding took twice as long
 ):
-    """Base class of all parts of a document. `unknown_fields` has the fields that only a newer version defines."""
+    """Base class of all parts of a document. `unknown_fields` has the fields that this version does not define."""
 
     unknown_fields: dict[str, Any] = msgspec.field(default_factory=dict, name=UNKNOWN_KEY)
 
@@ -182,7 +183,7 @@ class Node(_DocumentPart, frozen=True, kw_only=True):
 
 
 class Link(_DocumentPart, frozen=True, kw_only=True):
-    """A labelled arrow between two nodes. `style` is one of LINK_STYLES; None means the first."""
+    """A labelled arrow between two nodes. `style` is one of LINK_STYLES; None means `solid`."""
 
     id: str
     source: str = msgspec.field(name="from")
@@ -240,7 +241,7 @@ def decode(content: bytes, mindmap_id: str) -> Mindmap:
         raise DamagedMindmap(f"{mindmap_id} is damaged: {error}.") from error
     except RecursionError as error:
         raise DamagedMindmap(f"{mindmap_id} is damaged: it is nested too deeply.") from error
-    return msgspec.structs.replace(document, id=mindmap_id)
+    return replace(document, id=mindmap_id)
 
 
 def _decode_document(content: bytes) -> Mindmap:
@@ -369,10 +370,10 @@ def get_client() -> str | None:
 class EditResult:
     """A map after an edit.
 
-    `message` is the edit's entry in the activity log. `ids` are the ids of the nodes that were created, changed or
-    removed. After an edit of links, they are the ids of the links that were written; after an edit of a question or
-    comment, its id. `node_count` and `link_count` are the numbers of changed nodes and links, removed ones included.
-    `file_count` is the number of files that a git sync attached.
+    `message` is the edit's entry in the activity log. `ids` has the ids of the nodes that were created, changed or
+    removed, without the subtrees of removed nodes. After an edit of links, it has the ids of the links that were added
+    or updated; after an edit of a question or comment, its id. `node_count` and `link_count` are the numbers of changed
+    nodes and links; they include all removed ones. `file_count` is the number of files that a git sync attached.
     `warning` is for the agent only; it is not logged.
     """
 

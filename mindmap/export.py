@@ -24,7 +24,7 @@ from mindmap.file_touches import is_generated_summary
 from mindmap.tree import compute_progress
 
 STATUS_MARKS: Final = {COMPLETED: "x", IN_PROGRESS: "~", BLOCKED: "!"}
-# Two lines of a terminal. Outlines shorten longer labels; exports do not.
+# Maximum length of a label or reason in an outline: two lines of a terminal. Exports do not shorten them.
 MAX_LABEL_LENGTH: Final = 160
 
 
@@ -57,8 +57,8 @@ class OutlineLine:
         """Short texts after the label: why a task is blocked, its type if not the default, and counts."""
         remarks = [tree.shorten_label(self.node.reason, MAX_LABEL_LENGTH)] if self.node.reason else []
         remarks += [self.node.type] if self.node.is_task and self.node.type != DEFAULT_TYPE else []
-        if files := len(self.node.files):
-            remarks.append(f"{files} file{'' if files == 1 else 's'}")
+        if count := len(self.node.files):
+            remarks.append(f"{count} file{'' if count == 1 else 's'}")
         if count := sum(question.answer is None for question in self.node.questions):
             remarks.append(f"{count} open question{'' if count == 1 else 's'}")
         if count := len(self.node.comments):
@@ -95,13 +95,13 @@ def format_outline(lines: list[OutlineLine]) -> str:
 def add_branches(lines: list[OutlineLine]) -> Iterator[tuple[str, OutlineLine]]:
     """Yield for each line the characters that connect it to its parent (`│  └─ `), and the line."""
     last_siblings = _find_last_siblings(lines)
-    bars: list[str] = []
+    indents: list[str] = []
     for index, line in enumerate(lines):
         is_last = index in last_siblings
-        del bars[max(0, line.depth - 1) :]
-        yield "".join(bars) + ("" if not line.depth else "└─ " if is_last else "├─ "), line
+        del indents[max(0, line.depth - 1) :]
+        yield "".join(indents) + ("" if not line.depth else "└─ " if is_last else "├─ "), line
         if line.depth:
-            bars.append("   " if is_last else "│  ")
+            indents.append("   " if is_last else "│  ")
 
 
 def _format_line(line: OutlineLine) -> str:
@@ -153,7 +153,8 @@ _SHAPES: Final = {
 def to_markdown(document: Mindmap) -> str:
     """Return a map as Markdown.
 
-    It contains the tree as a task list, the files, questions and comments of the root, the links and the activity log.
+    The tree is a task list, with the files, questions and comments of each node. After it come the files, questions and
+    comments of the root, the links and the activity log.
     """
     text_lines = [
         f"# {_escape_markdown(document.title)}",

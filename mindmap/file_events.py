@@ -41,8 +41,8 @@ LIST_CHANGED_FILES: Final = (
 )
 # The kernel updates its clock for file times every 4 or 10 ms, so a file's time is up to 10 ms too early.
 KERNEL_TICK: Final = timedelta(milliseconds=10)
-# Longest delay between a write and its event on a busy machine. A file time that is longer before the event is not the
-# time of that write.
+# Longest delay between a write and its event on a busy machine. If a file's time is earlier than this delay before the
+# event, it is not the time of that write.
 MAX_EVENT_DELAY: Final = timedelta(seconds=2)
 
 
@@ -93,8 +93,9 @@ class FileChange:
 class EventBatch:
     """Events of one workspace since the last batch. All paths are relative to the workspace.
 
-    `_files` has the first and the last event of each file, with the time of the last one. Files in a removed directory
-    may have no events of their own, since a directory can be moved away as a whole.
+    `_files` has, for each file, the kinds of its first and last event and the timestamp of the last one.
+    `_removed_directories` has the timestamp of each removal. Files in a removed directory may have no events of their
+    own, since a directory can be moved away as a whole.
     """
 
     created_directories: set[bytes] = field(default_factory=set)
@@ -166,7 +167,7 @@ def _stat_file(path: bytes) -> os.stat_result | None:
 
 
 def _estimate_write_time(status: os.stat_result, event_time: str) -> str:
-    """Return the timestamp of the last write of a file: its ctime, or `event_time` if the ctime is implausible."""
+    """Return the timestamp of the last write of a file: its ctime if shortly before `event_time`, else `event_time`."""
     # An agent may record a touch between the write and its event. With the event's time, which is later than the touch,
     # the write would be recorded again.
     write_time = datetime.fromtimestamp(status.st_ctime_ns / 1e9, UTC) + KERNEL_TICK
@@ -265,8 +266,9 @@ class DetectedChanges:
     """The changes of a batch, without those of files that git ignores. Paths are relative to the workspace.
 
     `committed_paths`: files of HEAD; empty if no change needs them. `unchanged_paths`: files of HEAD that were created
-    again with their content in HEAD, as in a directory that was moved away and back. `removed_directories`: removed
-    directories with their removal timestamps; `apply_to` adds a deletion for every file of the map that is in one.
+    again with the same content, as in a directory that was moved away and back. `removed_directories`: removed
+    directories with their removal timestamps. For each file of the map in them that has no change, `apply_to` adds a
+    deletion.
     """
 
     changes: Sequence[FileChange]
@@ -280,8 +282,8 @@ class DetectedChanges:
     def apply_to(self, document: Mindmap, now: str) -> EditResult | None:
         """Attach the changed files to the node of `choose_target`. Returns None if there is nothing to record.
 
-        A change is left out if the map has a touch of the file that is at least as new: the agent, or another server
-        that watches the workspace, has recorded the change.
+        A change is left out if the map has a touch of the file that is at least as new, since then the agent, or
+        another server that watches the workspace, has recorded the change.
         """
         touches_by_path = _group_touches_by_path(document)
         latest_valid = format_timestamp(datetime.now(UTC) + MAX_CLOCK_SKEW)
@@ -335,9 +337,10 @@ def detect_changes(
 ) -> DetectedChanges:
     """Return the changes of a batch, without those of files that git ignores.
 
-    Files that git wrote or deleted when it moved HEAD, as a branch switch does, are left out too: they equal HEAD, and
-    no commit since the first change has them. `workspace` is None outside repositories, or if git failed; then no file
-    counts as ignored by git.
+    Files that git wrote or deleted to move HEAD, as a branch switch does, are left out too. These are the files that
+    equal HEAD and that no commit since the first change has changed.
+
+    `workspace` is None outside repositories, or if git failed; then no file counts as ignored by git.
     """
     changes = batch.compute_file_changes(ignore_rules.root)
     removed_directories = batch.list_removed_directories(ignore_rules.root)
@@ -348,7 +351,7 @@ def detect_changes(
     times = [*(change.timestamp for change in changes), *removed_directories.values()]
     if not times:
         return DetectedChanges((), frozenset(), frozenset(), {})
-    # Before the reflog is read, so that the reflog has all commits up to it.
+    # Found before the reflog is read, so that the reflog has all commits up to this one.
     base = workspace.find_diff_base()
     start = datetime.fromisoformat(min(times)) - MAX_EVENT_DELAY
     has_checkout, edited_paths = workspace.find_moves_of_head(int(start.timestamp()))
@@ -375,6 +378,7 @@ def detect_changes(
             for path in committed_paths - changed_paths
             if (time := find_removal_time(path, removed_directories)) and not ignore_rules.ignores_file(path)
         ]
+    # A checkout may have removed the directories. Then `apply_to` must not record their other files as deleted.
     return DetectedChanges(
         [*changes, *deletions], committed_paths, unchanged_paths, {} if has_checkout else removed_directories
     )
@@ -396,4 +400,5 @@ def _find_latest_timestamp(touches_by_path: Mapping[str, Sequence[FileTouch]], c
 def _format_message(touches: Sequence[TouchInput]) -> str:
     if len(touches) > 1:
         return f"Auto-detected changes of {len(touches):,} files"
+    # A touch has no action if `keep_rename` removed it.
     return f"Auto-detected file {touches[0].action or RENAME}: {touches[0].path}"

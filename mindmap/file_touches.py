@@ -98,9 +98,9 @@ def choose_target(document: Mindmap, requested_id: str | None = None) -> AttachT
 
 
 def log_touch(document: Mindmap, requested_id: str | None, touch: TouchInput, now: str) -> EditResult:
-    """Attach a file that an agent names, to the node of `choose_target`. Links to directories in its path are resolved.
+    """Attach a file that an agent names, to the node of `choose_target`.
 
-    A path outside the workspace gives a warning in the result.
+    Symbolic links to directories in its path are resolved. A path outside the workspace gives a warning in the result.
     """
     paths = WorkspacePaths.from_workspace(document.workspace_path)
     touch = _follow_links(document, touch, paths)
@@ -170,8 +170,10 @@ def attach_detected_files(
     """Attach the files that git sync found: to the requested node if it exists, else each file to a node that has it.
 
     If several nodes have a file, it attaches to the target of `choose_target` if that is one of them, else to the node
-    with the newest touch. A file that no node has attaches to the target. If the map has the rename of a file, and no
-    node has its old path, the deletion of the old path is left out. Returns None if no file is left.
+    with the newest touch. If no node has the file, it attaches to the target.
+
+    If the map has the rename of a file, and no node has its old path, the deletion of the old path is left out. Returns
+    None if no file is left.
     """
     paths = WorkspacePaths.from_workspace(document.workspace_path)
     target = choose_target(document, requested_id)
@@ -214,7 +216,7 @@ def is_generated_summary(summary: str) -> bool:
 def keep_rename(touch: TouchInput, existing: FileTouch | None) -> TouchInput:
     """Return a detected touch, without its action if the existing touch of the file is a rename.
 
-    So the action of the existing touch stays `rename`. Only a deletion or another rename keeps its action.
+    So the action of the existing touch stays `rename`. A deletion and another rename keep their action.
     """
     is_rename = existing is not None and existing.action == RENAME
     if is_rename and touch.action not in ("delete", RENAME):
@@ -233,7 +235,7 @@ def describe_touch(touch: TouchInput, workspace: str | None) -> str:
 def _find_new_renames(
     document: Mindmap, touches: Sequence[FileTouch], paths: WorkspacePaths
 ) -> dict[str, FileTouch]:
-    """Return the touch of each rename by the old path, without the renames that the map already has.
+    """Return the touches of the renames that the map does not have yet, by old path.
 
     A rename that the map has must not move touches again, since a file that is at its old path now is a new file.
     """
@@ -367,6 +369,7 @@ def _merge_changes(changes: Sequence[CodeChange]) -> tuple[CodeChange, ...]:
 
 
 def _validate_touch(touch: TouchInput, paths: WorkspacePaths, timestamp: str) -> FileTouch:
+    """Return a valid touch to store. Its action is empty if the input has none; `_merge_touches` sets it."""
     if touch.action is not None and touch.action not in ACTIONS:
         raise BadTouch(f"{touch.action!r} is not an action.", hint=f"Actions are {', '.join(ACTIONS)}.")
     previous_path = paths.normalize(touch.previous_path) if touch.previous_path else None

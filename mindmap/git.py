@@ -20,7 +20,8 @@ from stores.errors import LineageError
 
 # Codes of `git status --porcelain` for unmerged files. DD is left out, since there both sides deleted the file.
 _UNMERGED: Final = ("AU", "UD", "UA", "DU", "AA", "UU")
-# Matches the reflog entries of commands that write files which HEAD has then, and which nobody edited.
+# Matches reflog entries of commands that write files with the content of the new HEAD, not with edits of a user.
+# The slash is that of the format in `find_moves_of_head`.
 _CHECKOUT_ENTRY: Final = re.compile(rb"/(?:checkout|reset|merge|pull|rebase)\b")
 # A command holds the index lock while it writes files. An older lock was left by a killed git, or waits for an editor.
 MAX_LOCK_SECONDS: Final = 60.0
@@ -31,8 +32,8 @@ class StatusEntry:
     """One file that differs from HEAD. All paths are relative to the work tree.
 
     `action` is one of `mindmap.document.ACTIONS`. `previous_path` is the old path of a staged rename. If
-    `is_untracked`, the line counts of `git diff` do not describe the file on disk: they are missing, or they count the
-    lines of a tracked file that was removed from the index, as deleted.
+    `is_untracked`, the line counts of `git diff` do not describe the file on disk: they are missing or, for a file
+    that was removed from the index, count its lines as deleted.
     """
 
     path: bytes
@@ -88,12 +89,14 @@ def _iter_entries(status: bytes) -> Iterator[StatusEntry]:
 
 
 def _iter_file_entries(code: str, path: bytes, old_path: bytes | None) -> Iterator[StatusEntry]:
-    """Yield the entry of a file; for a rename that is not staged, first the deletion of its old path."""
+    """Yield the entry of a file.
+
+    If a rename is not staged, or the renamed file was deleted, first yield the deletion of its old path.
+    """
     index_code, worktree_code = code[0], code[1]
     if old_path is not None and index_code == "R" and worktree_code != "D":
         yield StatusEntry(path, "rename", old_path)
         return
-    # The rename is not staged, or the file was deleted after the rename was staged.
     if old_path is not None and "R" in code:
         yield StatusEntry(old_path, "delete")
     yield StatusEntry(path, "create" if code == " R" else _parse_action(code), is_untracked=code == "??")
@@ -147,7 +150,7 @@ class GitRunner(Protocol):
         """The root of the work tree; None for a bare repository."""
 
     def run(self, *arguments: str | bytes, stdin: bytes | None = None) -> GitOutput:
-        """Run a git command until it exits. `stdin` is its input; None means an empty input."""
+        """Run a git command and return its output. `stdin` is its input; None means an empty input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +206,7 @@ class Workspace:
     def find_moves_of_head(self, since: int) -> tuple[bool, frozenset[bytes]]:
         """Return whether git wrote files to move HEAD since a time, and the paths that new commits have changed since.
 
-        `since` is in seconds since 1970. The paths are relative to the workspace. The reflog has the times.
+        `since` is in seconds since 1970. The times are those of the reflog. The paths are relative to the workspace.
         """
         output = self.git.run(
             "log", "--walk-reflogs", f"--since=@{since}", "--name-only", "--no-renames", "--no-relative",

@@ -1,6 +1,6 @@
 """Git sync: attach the files of a workspace that differ from HEAD, with their line counts, to a mindmap (short: map).
 
-A map without a workspace gets the requested workspace, if it is in a git work tree.
+A map without a workspace, or whose workspace no longer exists, gets the requested workspace.
 """
 
 from __future__ import annotations

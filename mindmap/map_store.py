@@ -1,7 +1,8 @@
 """Store of the mindmaps (short: maps) in a data directory: create, read, change, list, delete and repair them.
 
-A document is a map in memory. Reading a damaged file reports it and leaves it in place. Writing renames it to
-`ID.json.damaged-TIME` (quarantine), so that nothing overwrites it; `list_maps` reports the new path.
+A document is a map in memory. Reading a damaged file raises an error and leaves the file in place. Changing the map
+renames the file to `ID.json.damaged-TIME` (quarantine), so that nothing overwrites it. `list_maps` reports the new
+path.
 
 Reading repairs maps that another program or an editor left inconsistent, without losing a node. Edits expect a
 consistent document: every node except the root has one parent, which lists it once, and both ends of every link exist.
@@ -72,7 +73,7 @@ def _is_consistent(document: Mindmap) -> bool:
 
 
 def _assign_parents(nodes: Mapping[str, Node]) -> dict[str, str]:
-    """Return the parent of every node except the root. Siblings have the order of their parent's children."""
+    """Return the parent of every node except the root. The dict has siblings in the order of `children`."""
     parents: dict[str, str] = {}
     _assign_descendants(nodes, ROOT, parents)
     for node_id in nodes:
@@ -132,13 +133,13 @@ Result = TypeVar("Result", bound=EditResult | None)
 
 # Errors because of which a map file cannot be read. The other maps can still be read.
 UNREADABLE_ERRORS = (DamagedMindmap, ForeignMindmap, MindmapTooLarge, NotAPlainFile)
-# Maximum number of messages about unreadable files in a list. Each costs an agent tokens.
+# Maximum number of messages about unreadable or quarantined files in a list. Each costs an agent tokens.
 MAX_PROBLEMS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class MapList:
-    """Summaries of the maps in a data directory, last updated first, and messages about unreadable files."""
+    """Summaries of maps, last updated first, and messages about unreadable or quarantined files."""
 
     summaries: list[Summary]
     problems: list[str]
@@ -212,7 +213,10 @@ class MapStore:
         )
 
     def list_maps(self, predicate: Callable[[Mindmap], bool] = lambda _: True) -> MapList:
-        """Return the summaries of the maps that match the predicate, and messages about all unreadable files."""
+        """Return summaries of the maps that match the predicate, and messages about unreadable or quarantined files.
+
+        After MAX_PROBLEMS messages, the last message has the number of the others.
+        """
         quarantine_problems = [
             _format_quarantine_problem(*entry) for entry in self.directory.list_quarantined()
         ]

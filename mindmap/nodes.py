@@ -32,6 +32,7 @@ from mindmap.tree import shorten_label
 from mindmap.validation import WorkspacePaths
 from stores.errors import LineageError
 
+# Fields of a node in the nested input of `flatten_nodes`.
 NODE_FIELDS: Final = ("label", "type", "status", "children")
 # Lower-case letters and digits without those that look alike, because users read ids aloud and type them.
 _ID_ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -43,7 +44,7 @@ _ID_LENGTH: Final = 8
 
 
 class BadNode(LineageError):
-    """Error for an invalid node, or an invalid change of one."""
+    """Error for an invalid node, or an invalid change of a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +252,11 @@ def remove_nodes(document: Mindmap, node_ids: Sequence[str], now: str) -> EditRe
         link for link in document.links if link.source not in removed_ids and link.target not in removed_ids
     )
     link_count = len(document.links) - len(links)
-    counts = (
+    details = (
         [f"{_pluralize(len(removed_ids), 'node')} including subtrees"] if len(removed_ids) > len(ids) else []
     )
-    counts += [_pluralize(link_count, "link")] if link_count else []
-    suffix = f" ({', '.join(counts)})" if counts else ""
+    details += [_pluralize(link_count, "link")] if link_count else []
+    suffix = f" ({', '.join(details)})" if details else ""
     message = f"Removed {_describe_nodes(document.nodes, ids)}{suffix}"
     changed = replace(document, nodes=nodes, links=links)
     return EditResult(

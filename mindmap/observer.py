@@ -61,7 +61,9 @@ NO_WATCH_ALLOWED: Final = "the system allows no more watches (fs.inotify.max_use
 
 
 class WorkspaceObserver(FileSystemEventHandler):
-    """Observer of a workspace. It calls `handler.dispatch` for each event, on the observer's thread.
+    """Observer of a workspace. It calls `handler.dispatch` for each event.
+
+    It does so on the observer's thread, or on the thread that calls `unwatch_removed_directories`.
 
     `root` is the workspace's path without symbolic links. `is_ignored` receives absolute paths of directories.
     `report_limit` is called with a message each time a limit prevents a watch.
@@ -129,12 +131,15 @@ class WorkspaceObserver(FileSystemEventHandler):
                     self._watch_tree(directory, is_new=True)
 
     def add_missing_directories(self) -> None:
-        """Watch all directories that are neither watched nor ignored. Raises OSError if the root cannot be watched."""
+        """Watch all directories that are neither watched nor ignored. Raises OSError if the root cannot be watched.
+
+        Does nothing with a recursive watch.
+        """
         if not self._is_recursive:
             self._watch_tree(self._root)
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        """Pass an event to the handler, and watch a new directory. A moved directory gives two events."""
+        """Pass an event to the handler, and watch a new directory. A moved directory counts as deleted and created."""
         path = os.fsencode(event.src_path)
         if not event.is_directory or path == self._root:
             self._handler.dispatch(event)
@@ -182,7 +187,7 @@ class WorkspaceObserver(FileSystemEventHandler):
             self._watches[directory] = self._observer.schedule(
                 self, os.fsdecode(directory), event_filter=EVENTS
             )
-        except RuntimeError:  # the system allows no more threads
+        except RuntimeError:  # the system allows no more threads; the call below reports it
             self._max_watches = len(self._watches)
             return self._add_watch(directory)
         except OSError as error:

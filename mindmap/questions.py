@@ -28,7 +28,8 @@ from mindmap.document import (
 from mindmap.nodes import generate_id
 from stores.errors import LineageError
 
-# Maximum lengths of a question and of its options. The page shows a question on a card, and its options as buttons.
+# Maximum length of a question, number of its options, and length of an option. The page shows the question on a card
+# and each option as a button.
 MAX_QUESTION_LENGTH: Final = 2_000
 MAX_OPTIONS: Final = 10
 MAX_OPTION_LENGTH: Final = 200

@@ -105,7 +105,7 @@ MESSAGE_LABEL_LENGTH: Final = 60
 
 
 class CyclicNodes(ValueError):
-    """Error for a node that is its own ancestor. Reading a map repairs cycles, so an edit has made this one."""
+    """Error for a node that is its own ancestor. Reading a map repairs cycles, so only a wrong edit causes this."""
 
 
 class UnknownNode(LineageError):

@@ -90,7 +90,7 @@ def _is_utf8_encodable(value: str) -> bool:
     return True
 
 
-# Matches paths whose entries the system generates. `/dev/shm` has files.
+# Matches paths whose entries the system generates. `/dev/shm` has files of users, so it does not match.
 SYSTEM_DIRECTORY: Final = re.compile(r"/(?:proc|sys|dev(?!/shm/))/")
 # Agents write `10-20`; `lineage explain` takes `10:20`.
 _LINE_RANGE: Final = re.compile(r"\s*([0-9]{1,9})(?:\s*[-:]\s*([0-9]{1,9}))?\s*")
@@ -187,7 +187,7 @@ def decode_path(path: bytes) -> str:
 
 
 def validate_workspace(path: str) -> str:
-    """Return the absolute path of a workspace. Raises BadPath unless it is an existing directory of files."""
+    """Return the absolute path of a workspace. Raises BadPath if it is no directory or a system directory."""
     directory = normalize_workspace(path)
     if not os.path.isdir(directory):  # noqa: PTH112 - unlike `Path.is_dir`, it raises no errors
         raise BadPath(

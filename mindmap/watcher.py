@@ -102,7 +102,7 @@ class WorkspaceEventHandler(FileSystemEventHandler):
 
 
 class OneTimeLogger:
-    """Logger that writes each warning once per workspace. Warnings for agents are collected for the next answer.
+    """Logger that writes each warning once per workspace. It also collects warnings for agents.
 
     `root` is the path that identifies a workspace.
     """
@@ -318,7 +318,7 @@ class Watcher:
             return detect_changes(workspace.ignore_rules, batch, None)
 
     def _update_ignored_directories(self, workspace: WatchedWorkspace, batch: EventBatch) -> None:
-        """Stop watching directories that git ignores, after new directories or new ignore rules."""
+        """Update the ignored and the watched directories after new directories or changed ignore rules."""
         if workspace.observer is None:
             return
         if batch.has_ignore_rule_changes():
@@ -355,7 +355,7 @@ class Watcher:
         return None
 
     def _update_observer(self, workspace: WatchedWorkspace) -> None:
-        """Stop watching a workspace without maps; restart the observer if another directory has its path."""
+        """Stop watching a workspace without maps; start an observer if none watches the directory at its path."""
         with self._start_lock:
             if self._stopped.is_set():
                 return

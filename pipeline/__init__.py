@@ -27,7 +27,7 @@ Used by the stages:
   generated files
 - `options`: options of an index and of index runs: encoder, precision, embedding cache mode, hardware
 - `component_versions`: versions of the components that write rows
-- `workers`: parallel calls of a function through joblib, with results in order; memory limits of malloc
+- `workers`: parallel calls of a function through joblib, with results in order; settings of malloc
 - `interrupts`: cancellation of requests, deadlines, and deferral of termination signals
 - `profile`: timings of the phases of a run
 - `training`: training code of the bundled models; no other package imports it

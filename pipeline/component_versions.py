@@ -27,7 +27,7 @@ def get_embedding_models() -> dict[EncoderName, str]:
 
 
 def get_encoder_name(model: str | None) -> EncoderName | None:
-    """Return the encoder whose model has this name, whatever its version; None if there is none, or for None."""
+    """Return the encoder of a model name, whatever its version; None for an unknown name and for None."""
     name_without_version = (model or "").partition("/")[0]
     for encoder, bundled_model in get_embedding_models().items():
         if bundled_model.partition("/")[0] == name_without_version:

@@ -39,7 +39,7 @@ class HistoryChanges:
     """Paths that the commits of a history changed.
 
     `total_commits`: number of commits that can be compared with their parents.
-    `readable_commits`: for how many of these git could list the paths.
+    `readable_commits`: number of these commits whose paths git could list.
     `paths`: distinct paths, with bytes that are not UTF-8 as `\\xNN`.
     `commit_numbers`, `path_numbers`: two arrays of the same length, with an element per change. Commits are numbered
     from 0, parents before children. A path number is an index into `paths`.

@@ -1,8 +1,8 @@
 """Embedding stage of an index run: vectors for the texts that have none, newest commits first.
 
 The texts come from the index, so an interrupted stage continues with the texts that are left. The key of a cache entry
-is a hash of the source content (message and diff), not of the text to embed. A lookup also compares the digest of the
-text to embed, so it finds only vectors of exactly the same text.
+is a hash of message, kind of change, paths and diff; with `--embed-cache diff`, it is the digest of the text to embed.
+A lookup also compares that digest, so it finds only vectors of exactly the same text.
 
 The texts are encoded in threads of this process or on a Dask cluster. A cluster receives only the texts, and returns
 only vectors. Its workers need this package, but no repository and no index.
@@ -99,7 +99,7 @@ class EmbeddingCacheSession:
     def load_vectors(
         self, pending_texts: Sequence[PendingHunk | PendingMessage], content_hashes: Sequence[bytes]
     ) -> pa.Table:
-        """Return a row (digest, vector) for each pending text that the cache has.
+        """Return a row (digest, vector) for each pending text whose vector the cache has.
 
         `content_hashes`: result of `hash_content` for each pending text.
         """
@@ -274,7 +274,7 @@ DISTRIBUTION: Final = "history-lineage"
 
 
 class ClusterUnavailable(LineageError):
-    """Error for a cluster that cannot be reached, has no workers, or has workers of another version."""
+    """Error for a cluster that cannot be reached, has no workers, or has workers of other versions or models."""
 
 
 @contextmanager

@@ -78,7 +78,7 @@ class CommitHunk:
 
 
 @dataclass(slots=True)
-class CommitContents:
+class BatchContents:
     """Commits and hunks read so far from a batch."""
 
     commits: list[Commit] = field(default_factory=list)
@@ -105,7 +105,7 @@ def _extract_batch(
     *,
     diff_only: bool,
 ) -> ExtractedBatch:
-    contents = CommitContents()
+    contents = BatchContents()
     for sha in shas:
         try:
             _read_commit(repository, sha, path_filter, symbol_finder, contents)
@@ -119,7 +119,7 @@ def _read_commit(
     sha: str,
     path_filter: PathFilter,
     symbol_finder: TouchedSymbolFinder,
-    contents: CommitContents,
+    contents: BatchContents,
 ) -> None:
     """Add a commit and its hunks to `contents`, unless all files that it changes are ignored.
 
@@ -140,7 +140,7 @@ def _read_commit(
     profile.added_lines += sum(hunk.added_lines for hunk in changes.hunks)
 
 
-def _build_batch(shas: tuple[str, ...], contents: CommitContents, *, diff_only: bool) -> ExtractedBatch:
+def _build_batch(shas: tuple[str, ...], contents: BatchContents, *, diff_only: bool) -> ExtractedBatch:
     with contents.profile.measure("text"):
         hunk_terms = [_count_hunk_terms(commit_hunk) for commit_hunk in contents.hunks]
         symbol_terms = [count_terms(" ".join(commit_hunk.symbol_names)) for commit_hunk in contents.hunks]
@@ -187,14 +187,14 @@ def _build_hunk_diff_text(hunk: Hunk) -> str:
 def _build_commit_rows(commits: Sequence[Commit]) -> pa.RecordBatch:
     return build_record_batch(
         schema.COMMITS,
-        commit_sha=[c.sha for c in commits],
-        parents=[list(c.parents) for c in commits],
-        author_name=[c.author_name for c in commits],
-        author_email=[c.author_email for c in commits],
-        author_date=[c.author_date for c in commits],
-        commit_date=[c.commit_date for c in commits],
-        message=[c.message for c in commits],
-        message_digest=[compute_digest(c.message) for c in commits],
+        commit_sha=[commit.sha for commit in commits],
+        parents=[list(commit.parents) for commit in commits],
+        author_name=[commit.author_name for commit in commits],
+        author_email=[commit.author_email for commit in commits],
+        author_date=[commit.author_date for commit in commits],
+        commit_date=[commit.commit_date for commit in commits],
+        message=[commit.message for commit in commits],
+        message_digest=[compute_digest(commit.message) for commit in commits],
     )
 
 
@@ -256,7 +256,7 @@ def _build_unreadable_rows(errors: Sequence[UnreadableObject]) -> pa.RecordBatch
 
 
 def build_term_rows(documents: Sequence[Counter[str]]) -> pa.RecordBatch:
-    """Return (document, term, frequency) rows. `documents`: frequency of each term in document 0, 1, and so on."""
+    """Return (document, term, frequency) rows. `documents`: frequency of each term in each hunk or symbol."""
     return build_record_batch(
         schema.DOCUMENT_TERMS,
         document=[number for number, counts in enumerate(documents) for _ in counts],

@@ -45,14 +45,14 @@ LANGUAGE_BY_NAME: Final = {
     "rakefile": "ruby",
 }
 
-# Languages whose hunk headers name no symbol. A hunk header has the last line above the hunk that starts with a letter,
-# and in these languages such a line defines nothing.
+# Languages whose hunk headers (`@@ ... @@ LINE`) name no symbol. LINE is the nearest line above that starts with a
+# letter, and in these languages such a line defines nothing.
 LANGUAGES_WITHOUT_SYMBOLS: Final = frozenset(
     {"css", "csv", "dockerfile", "hcl", "html", "ini", "json", "latex", "markdown", "restructuredtext"}
     | {"svelte", "text", "toml", "vue", "xml", "yaml"}
 )
 
-# Languages that tree-sitter parses. `.tsx` files are TypeScript, but have a grammar in which `<T>x` is not a cast.
+# Languages that tree-sitter parses. `.tsx` files are TypeScript, with their own grammar, in which `<T>x` is not a cast.
 LANGUAGES_WITH_GRAMMAR: Final = frozenset({"rust", "python", "java", "kotlin", "typescript", "javascript"})
 
 FileKind = Literal["code", "prose", "data", "other"]
@@ -105,7 +105,7 @@ MAX_AVERAGE_LINE_BYTES: Final = 400
 # The length of lines decides only in files larger than this.
 MIN_LONG_LINE_FILE_BYTES: Final = 5_000
 
-# Names of test directories. `lineage plan` never suggests to ignore such a directory as data.
+# Names of test directories. `lineage plan` never suggests such a directory as data or documentation.
 TEST_DIRECTORIES: Final = frozenset({"test", "tests", "testing", "spec", "specs", "__tests__", "t"})
 
 # Names of directories with test inputs, test support or benchmarks.
@@ -131,10 +131,11 @@ MAX_CACHED_PATHS: Final = 65_536
 # Code in these directories has the role of prose.
 _DOCUMENTATION_DIRECTORIES: Final = frozenset({"docs", "doc", "documentation"})
 
-# Matches lower-case names of changelogs. In these directories, each file describes one change, for the next changelog.
+# Matches lower-case names of changelogs.
 _CHANGELOG: Final = re.compile(
     r"(?:changelog|changes|history|news|release[_-]?notes)(?:\.(?:md|rst|txt|adoc))?"
 )
+# Names of directories in which each file describes one change, for the next changelog.
 _CHANGELOG_DIRECTORIES: Final = frozenset({"changelog", "changelog.d", "changes", "news", "newsfragments"})
 
 # Languages of build files, whose role is not source.

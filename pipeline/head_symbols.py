@@ -80,7 +80,7 @@ def list_head_files(repository: Repository, head: str, rules: IgnoreRules) -> di
 
 
 def find_changed_files(head_files: Mapping[str, str], recorded_blobs: Mapping[str, str]) -> list[HeadFile]:
-    """Return the files at HEAD that are not recorded, or with another blob. Both mappings: path -> SHA of the blob."""
+    """Return the files at HEAD that are new or have another blob. Both mappings: path -> SHA of the blob."""
     return [HeadFile(path, blob) for path, blob in head_files.items() if recorded_blobs.get(path) != blob]
 
 
@@ -96,7 +96,7 @@ def run_task(task: ExtractTask | HeadSlice) -> tuple[ExtractedBatch | ParsedFile
 
 
 def parse_slice(head_slice: HeadSlice) -> ParsedFiles:
-    """Parse the files of a slice. A file whose blob cannot be read has no rows, so the next run tries it again."""
+    """Parse the files of a slice. A file whose blob cannot be read gets no new rows, so the next run tries it again."""
     repository = open_repository(head_slice.repository)
     parsed_files, unreadable_paths = [], []
     for file in head_slice.files:

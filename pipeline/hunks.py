@@ -33,30 +33,32 @@ ContentKind = Literal["text", "binary", "submodule", "symlink", "oversize", "mes
 # it took 0.1 to 0.2 s and up to 100 MB; 500,000 lines of one digit, the worst case, 3 s (11 s at twice the size).
 OVERSIZE_BYTES: Final = 1 << 20
 
-# Maximum number of files that the hunk of a merge lists. A longer list would match the words of any question.
+# Maximum number of files that the message hunk of a merge lists. A longer list would match the words of any question.
 MAX_MERGED_PATHS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Diff of one file in one commit, or the message of a commit without changed files."""
+    """Diff of one file in one commit; or a message hunk, for the message of a commit without changed files."""
 
-    # Path after the change; of a deletion, before it. Bytes that are not UTF-8 as `\\xNN`. Empty for a message.
+    # Path after the change; of a deletion, before it. Bytes that are not UTF-8 as `\xNN`. Empty for a message hunk.
     file_path: str
     file_path_bytes: bytes | None  # the path as bytes; None if it is UTF-8
     old_path: str | None  # path before a rename; None for other changes
     change_kind: HunkKind
     content_kind: ContentKind
-    old_blob: str | None  # blob of the regular file that `parts` apply to; None if there is none
+    # Blob of the regular file before the change. None if there is none, or if `parts` list only some of the changed
+    # lines of a file that was not deleted.
+    old_blob: str | None
     new_blob: str | None  # blob of the regular file after the change; None if there is none
     added_lines: int  # number of added lines before truncation; 0 for binary and oversize
     removed_lines: int  # number of removed lines before truncation; 0 for binary and oversize
-    # Text of the `@@` parts of a text file or a change of type, truncated after patches.MAX_DIFF_BYTES; the files of a
-    # merge that itself changed none, one per line; else empty.
+    # Text of the `@@` parts, truncated after patches.MAX_DIFF_BYTES; empty except for text files and changes of type.
+    # In the message hunk of a merge: the files that it lists, one per line.
     diff: str
     diff_truncated: bool
     parts: tuple[PatchPart, ...]
-    # Added lines; new target of a symlink; new commit of a submodule; or files of a merge that itself changed none.
+    # Added lines; new target of a symlink; new commit of a submodule; or the files in the message hunk of a merge.
     added_text: str
     removed_text: str  # removed lines; old target of a symlink; or old commit of a submodule
 
@@ -90,7 +92,7 @@ def extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str], 
 
 
 def build_message_hunk(merged_paths: Sequence[str], *, is_merge: bool) -> Hunk:
-    """Return the hunk of a commit without changed files. `merged_paths`: files that the hunk of a merge lists."""
+    """Return the message hunk of a commit without changed files. `merged_paths`: files to list for a merge."""
     listed_paths = merged_paths[:MAX_MERGED_PATHS]
     # Indented, so that no line looks like the header of a part.
     lines = [" " + path.replace("\n", "\\n") for path in listed_paths]
@@ -115,7 +117,7 @@ def build_message_hunk(merged_paths: Sequence[str], *, is_merge: bool) -> Hunk:
 
 
 def _extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str], bool]) -> CommitChanges:
-    """Do the work of `extract_hunks`. The UnreadableObject that this raises may name the missing object only."""
+    """Do the work of `extract_hunks`. Raises UnreadableObject, which may name the missing object, not the commit."""
     tree_diffs = repository.diff_with_parents(sha)
     if len(tree_diffs) == 1:
         [tree_diff] = tree_diffs
@@ -273,7 +275,7 @@ def _build_hunk_from_patch(
     """
     has_diff = content_kind == "text" or change.kind == "type_changed"
     file_path = decode_path(change.path)
-    # The hunk names the old blob only if the parts turn it into the new blob, or if there is no new blob (a deletion).
+    # If the parts list only some of the changed lines, the hunk names the old blob only for a deletion.
     names_old_blob = (yields_new_blob and patch.is_complete) or change.new_blob is None
     return Hunk(
         file_path=file_path,

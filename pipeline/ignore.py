@@ -1,8 +1,7 @@
 """Ignore rules, lowest precedence first: built-in defaults, git attributes, `.lineageignore`.
 
 The last layer that matches a path decides, so `!package-lock.json` in `.lineageignore` includes what a default ignores.
-Attributes come from the files that git uses: at HEAD, in the work tree, of the git directory, and of the user
-(`core.attributesFile`).
+Attributes come from the files at HEAD, in the work tree, of the git directory, and of the user (`core.attributesFile`).
 """
 
 from __future__ import annotations
@@ -117,8 +116,11 @@ class LinearPattern(GitIgnoreSpecPattern):
 
     @classmethod
     def pattern_to_regex(cls, pattern: str) -> tuple[str | None, bool | None]:  # type: ignore[override]  # no bytes
-        """Return the regular expression of a line, and False if it starts with `!`; see pathspec. Raises ValueError."""
-        regex, include = super().pattern_to_regex(_mask_bracket_slashes(pattern))
+        """Return the regular expression of a line, and whether to ignore matching paths. Raises ValueError.
+
+        Both are None for a comment or a blank line.
+        """
+        regex, include = super().pattern_to_regex(_mask_line(pattern))
         return regex, include
 
     @staticmethod
@@ -134,7 +136,7 @@ class IgnoreRules:
     repository_path: Path  # for `open_repository`
     patterns: tuple[str, ...]  # of `.lineageignore`
     has_attributes: bool  # whether any attributes file mentions an attribute that starts with `linguist-`
-    _verdicts: LRUCache[str, bool] = field(
+    _verdicts: LRUCache[str, bool] = field(  # results of `is_ignored` by path
         default_factory=lambda: LRUCache(MAX_CACHED_PATHS), repr=False, compare=False
     )
     _default_spec: GitIgnoreSpec | None = field(default=None, repr=False, compare=False)
@@ -165,6 +167,7 @@ class IgnoreRules:
                 compile_patterns(DEFAULT_PATTERNS),
                 compile_patterns(self.patterns),
             )
+        # pathspec's `include` is True for a path to ignore, False after a pattern with `!`, and None without a match.
         verdict = self._file_spec.check_file(path).include
         if verdict is None and self.has_attributes:
             verdict = self._check_attributes(path)
@@ -187,7 +190,7 @@ def _to_bool(value: bool | str | None) -> bool | None:
     return value.lower() not in ("false", "0", "no") if isinstance(value, str) else value
 
 
-def _mask_bracket_slashes(line: str) -> str:
+def _mask_line(line: str) -> str:
     """Replace each `/` in the bracket expressions of a line, because pathspec would split the pattern there.
 
     In git, a `/` in brackets anchors the pattern to the root like any other `/`. To keep this effect, a `/` is put in

@@ -42,13 +42,13 @@ MIN_SHARE: Final = 0.01
 MIN_HUNKS: Final = 3
 # A directory with at least this share of the hunks of code is a main directory.
 MAIN_SHARE: Final = 0.15
-# A directory that more than this share of the commits change is the subject of the repository. Only generated content
-# is a reason to suggest it.
+# A directory is the subject of the repository if more than this share of the commits change it. Then only generated
+# content is a reason to suggest it.
 SUBJECT_SHARE: Final = 0.5
 # Share of the files of a directory that have to be generated, data or prose for a suggestion. It is below 1, so that a
 # single other file does not prevent the suggestion.
 NEARLY_ALL_SHARE: Final = 0.8
-# Share that is enough if the directory has a name for its content, such as `dist` or `docs`.
+# Share that is enough, instead of NEARLY_ALL_SHARE, if the directory has a name such as `dist` or `docs`.
 MAJORITY_SHARE: Final = 0.5
 # A directory with a larger share of code is not documentation.
 MAX_CODE_SHARE: Final = 0.2
@@ -178,16 +178,16 @@ def suggest_patterns(directories: Sequence[DirectoryStats], commits: int) -> lis
     """
     main_directories = find_main_directories(directories)
     totals = _Totals(commits, sum(directory.hunks for directory in directories if directory.depth <= 1))
-    reasons_by_path: dict[str, tuple[DirectoryStats, str]] = {}
+    directory_reasons: dict[str, tuple[DirectoryStats, str]] = {}
     for directory in sorted(directories, key=lambda directory: (directory.depth, directory.path)):
         if contains_main_directory(directory.path, main_directories):
             continue
-        if any(directory.path.startswith(path) for path in reasons_by_path):
+        if any(directory.path.startswith(path) for path in directory_reasons):
             continue
         reason = _find_reason(directory, totals)
         if reason is not None:
-            reasons_by_path[directory.path] = directory, reason
-    return list(_build_patterns(reasons_by_path.values(), main_directories, directories))
+            directory_reasons[directory.path] = directory, reason
+    return list(_build_patterns(directory_reasons.values(), main_directories, directories))
 
 
 def find_main_directories(directories: Iterable[DirectoryStats]) -> frozenset[str]:
@@ -349,7 +349,7 @@ def _is_vendored_or_generated(directory: DirectoryStats) -> bool:
 def _is_included_by_user(user_lines: Sequence[str], pattern: str) -> bool:
     """Return whether the user's lines include what the pattern excludes, as `!docs/` does for `/docs/`."""
     directory = re.sub(r"\\(.)", r"\1", pattern.strip("/"))  # the reverse of `escape_pattern`
-    return compile_patterns(user_lines).check_file(f"{directory}/x").include is False
+    return compile_patterns(user_lines).check_file(f"{directory}/x").include is False  # x: any file in it
 
 
 def _build_indexed_paths(
@@ -368,14 +368,14 @@ def _inspect_files(repository: Repository, head: str, rules: IgnoreRules) -> dic
         files = repository.list_files(head)
     except UnreadableObject:
         return {}
-    candidates = [(path, blob) for path, blob in files if _may_be_inspected(path)]
+    candidates = [(path, blob) for path, blob in files if _needs_inspection(path)]
     step = max(1, math.ceil(len(candidates) / MAX_INSPECTED_FILES))
     sample = [(path, blob) for path, blob in candidates[::step] if not rules.is_ignored(path)]
     return dict(_classify_contents(repository, sample))
 
 
-def _may_be_inspected(path: str) -> bool:
-    """Return whether the content has to be read to decide if the file is generated, because name and kind do not."""
+def _needs_inspection(path: str) -> bool:
+    """Return whether the file has to be read to decide if it is generated. For others, name or kind decides."""
     return not has_generated_name(path) and classify_kind(path) in ("code", "other")
 
 

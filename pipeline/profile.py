@@ -100,7 +100,7 @@ def record_times(file: Path, profile: Profile) -> None:
         temp_file.touch(mode=0o600)
         temp_file.write_text(json.dumps({phase: round(seconds, 3) for phase, seconds in total.items()}))
         temp_file.replace(file)
-    except OSError as error:  # no error of the run, which has succeeded
+    except OSError as error:  # not raised, because the run has succeeded
         logger.warning("The times of this run were not recorded: %s", error)
 
 

@@ -187,8 +187,9 @@ class IndexRun:
     def run(self) -> RunSummary:
         """Index the commits up to HEAD. After an interruption the next run continues with what is missing.
 
-        Raises OutOfMemory without enough memory, NothingToIndex without a commit, IncompatibleIndex if the index has to
-        be rebuilt, and at the end StorageError if objects may not be read.
+        Raises OutOfMemory without enough memory, NothingToIndex without a commit, and IncompatibleIndex if the index
+        has to be rebuilt. Raises at the end StorageError without permission to read some objects, and DamagedRepository
+        if no commit is indexed and an alternate object directory is missing.
         """
         check_free_memory()
         start_time = time.perf_counter()
@@ -272,7 +273,7 @@ class IndexRun:
             return write.start_run(writer, self.repository, head, cache_mode, encoder_name, branch_patterns)
 
     def _plan_head_update(self, start: RunStart, rules: IgnoreRules, head: str) -> HeadUpdate:
-        """Compare the files at HEAD with the recorded HEAD snapshot, or with `force` with an empty snapshot."""
+        """Compare the files at HEAD with the recorded HEAD snapshot. With `force`, every file counts as changed."""
         with self.profile.measure("symbols"):
             try:
                 head_files = head_symbols.list_head_files(self.repository, head, rules)
@@ -391,7 +392,7 @@ class IndexRun:
         return EmbeddingCacheSession(cache, start.cache_mode) if cache else None
 
     def _count_needed_workers(self, start: RunStart, head_update: HeadUpdate) -> int:
-        """Return the number of workers, at most one per batch or slice: starting a worker takes as long as a batch."""
+        """Return the number of workers, at most as many as batches or slices: to start one takes as long as a batch."""
         task_count = max(1, self._count_batches(start), head_update.slice_count)
         return min(count_jobs(self.workers), task_count)
 

@@ -19,12 +19,12 @@ from typing import Final, TypeAlias
 
 import Stemmer
 
-# Limit on the message in a semantic text. The encoder reads 256 tokens, about 1,000 characters. What the message leaves
-# of them is for the other fields, above all the changed lines.
+# Limit on the message in a semantic text. The encoder reads 256 tokens, about 1,000 characters. Most of them are for
+# the other fields, above all the changed lines.
 MAX_MESSAGE_CHARACTERS: Final = 400
 # Limit on the changed lines in a semantic text: twice what the encoder reads of an average text, because some code has
 # more characters per token.
-MAX_CHANGED_LINE_CHARACTERS: Final = 2_000
+MAX_CHANGE_CHARACTERS: Final = 2_000
 # Characters to read for each character of a limit, because indentation and blank lines are dropped afterwards. In
 # nearly every change these are less than 3/4 of the text.
 READ_AHEAD_FACTOR: Final = 4
@@ -36,8 +36,8 @@ MAX_TOKEN_CHARACTERS: Final = 64
 # bytes.
 TOKEN_CACHE_SIZE: Final = 1 << 14
 
-# Start of a line of a message that is no prose: a trailer, a sha, code, a quote, a table, or only the number of an
-# issue.
+# Matches the start of lines in a message that are not prose: a trailer, a SHA, code, a quote, a table, or only the
+# number of an issue.
 NON_PROSE: Final = re.compile(
     r"[A-Z][A-Za-z]+(?:-[A-Za-z]+)*:\s\S|\(cherry picked|This reverts commit |git-svn-id"
     r"|\s{4,}\S|\t|>|```|~~~|\||---|===|(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|refs?|see|pr)\b:?\s+\S*#\d+",
@@ -83,7 +83,7 @@ def build_semantic_text(
         language=language,
         symbols=symbols[:MAX_SYMBOL_NAMES],
         change_kind=change_kind,
-        lines=_collapse_whitespace(added or removed, MAX_CHANGED_LINE_CHARACTERS),
+        lines=_collapse_whitespace(added or removed, MAX_CHANGE_CHARACTERS),
     )
 
 

@@ -93,7 +93,7 @@ def list_candidate_commits(
     """Return the commits that `head` reaches and that may have to be indexed, parents before children.
 
     The walk stops at the watermark, because its ancestors are recorded. If there are unreadable commits, the whole
-    history is walked, for two reasons: `head` may no longer reach them, and a commit that has become readable may have
+    history is walked: to find those that `head` still reaches, and because a commit that has become readable may have
     new ancestors, for example after `git fetch --unshallow`.
     """
     hidden_commits = [watermark] if watermark and not unreadable_commits else []
@@ -110,8 +110,8 @@ def list_branch_candidates(
     """Return the commits that branches reach, but HEAD does not, and that may have to be indexed; parents first.
 
     `tips`: newest commits of the branches. Their order decides the order of the result.
-    `head_candidates`: result of `list_candidate_commits` for `watermark`. With the history of the watermark, these are
-    all commits that HEAD reaches.
+    `head_candidates`: result of `list_candidate_commits` for `watermark`. Together with the history of the
+    watermark, these are all commits that HEAD reaches.
     `recorded_tips`: tips whose histories are in the index. If no tip is new, nothing is read.
     """
     excluded = {*head_candidates, *recorded_tips}
@@ -133,7 +133,7 @@ def exclude_recorded(
     find_recorded: Callable[[Sequence[str]], set[str]],
     unreadable_commits: Collection[str],
 ) -> list[str]:
-    """Return the candidates that are not recorded or are unreadable, in their order.
+    """Return the candidates that are unreadable or not recorded, in their order.
 
     `find_recorded`, `unreadable_commits`: as for `find_commits_to_index`.
     """
@@ -144,5 +144,5 @@ def exclude_recorded(
 def split_into_batches(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
     """Yield the items in order, in tuples of `size`; the last one may be shorter."""
     iterator = iter(items)
-    while batch := tuple(islice(iterator, min(size, sys.maxsize))):
+    while batch := tuple(islice(iterator, min(size, sys.maxsize))):  # `islice` accepts no larger size
         yield batch

@@ -1,4 +1,4 @@
-"""Parallel calls of a function through joblib with the results in order, start of worker processes, limits of malloc.
+"""Parallel calls of a function through joblib with the results in order, start of worker processes, settings of malloc.
 
 joblib starts new tasks even if the caller has not taken earlier results, and the results of a whole history do not fit
 in memory. So tasks run in groups, and a group starts when all results of the group before it have arrived.
@@ -58,7 +58,7 @@ class WorkerDied(LineageError):
 
 
 class _RunningTasks:
-    """Counter of the tasks that run in threads of this process. Each task runs in the body of a `with` on it."""
+    """Counter of the tasks that run in threads of this process. Each task runs in a `with` statement on it."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -215,9 +215,9 @@ def _cancel(group_results: Generator[Result]) -> None:
 
 
 def initialize_worker(parent_pid: int) -> None:
-    """Prepare a worker: limit its memory, collect garbage rarely, and exit when the process `parent_pid` ends."""
+    """Prepare a worker: return freed memory, collect garbage rarely, and exit when the process `parent_pid` ends."""
     configure_malloc()
-    gc.freeze()
+    gc.freeze()  # leaves the objects of imports out of later collections
     gc.set_threshold(GC_THRESHOLD)
     threading.Thread(target=_exit_with_parent, args=(parent_pid,), daemon=True).start()
 

@@ -328,7 +328,7 @@ def _list_changed_options(
     encoder = get_encoder_name(current_versions.embedding_model)
     if encoder and get_encoder_name(recorded_versions.embedding_model) not in (encoder, None):
         yield f"--encoder {encoder}"
-    # Diff mode embeds different texts than off and semantic. A change between these two needs no rebuild.
+    # The mode `diff` embeds other texts than `off` and `semantic`. A change between the last two needs no rebuild.
     modes = {recorded_versions.embed_cache, current_versions.embed_cache}
     if len(modes) > 1 and EmbedCacheMode.DIFF in modes:
         yield f"--embed-cache {current_versions.embed_cache}"

@@ -51,7 +51,6 @@ QUERY_ENCODER_FILE: Final = "query.npz"
 # Checksums of the bundled files, in the format of `sha256sum --check`, so that users can check the files with it.
 CHECKSUM_FILE: Final = "SHA256SUMS"
 
-
 # Errors of reading a damaged `.npz` file.
 MODEL_READ_ERRORS: Final = (OSError, ValueError, KeyError, EOFError, BadZipFile)
 
@@ -94,7 +93,7 @@ class SearchEncoder(Encoder, Protocol):
 
 
 class TextModel(Protocol):
-    """Loaded model."""
+    """Loaded model of a LazyEncoder."""
 
     def embed(self, text: str) -> NDArray[np.float32]:
         """Return the unit vector of a text."""
@@ -144,6 +143,7 @@ class OnnxEncoder(LazyEncoder):
     name: Final = EMBEDDING_MODEL
 
     def __init__(self) -> None:
+        # Lambdas, because tests replace these functions.
         super().__init__(lambda: load_model())
         self._query_encoder = LazyEncoder(lambda: load_query_model())
 

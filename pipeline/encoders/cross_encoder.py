@@ -45,7 +45,7 @@ MAX_PAIR_TOKENS: Final = 128
 MAX_QUESTION_TOKENS: Final = 32
 # Maximum number of tokens of the commit message. The change of the file gets the tokens that are left.
 MAX_MESSAGE_TOKENS: Final = 56
-SPECIAL_TOKENS: Final = 4  # [CLS] before the question and the text, [SEP] after each
+SPECIAL_TOKEN_COUNT: Final = 4  # [CLS] before the question and the text, [SEP] after each
 # Ids of BERT's [CLS] and [SEP].
 CLS_TOKEN: Final = 101
 SEP_TOKEN: Final = 102
@@ -81,7 +81,7 @@ class CrossEncoder:
 
     @property
     def name(self) -> str:
-        """Version and precision of the model."""
+        """Name, version and precision of the model."""
         return f"{CROSS_ENCODER}/{self.precision}"
 
     def score_changes(self, question: str, changes: Sequence[ChangeText]) -> NDArray[np.float32]:
@@ -92,7 +92,7 @@ class CrossEncoder:
         import numpy as np
 
         encoded_question = self._get_model().encode_question(question)
-        flag = interrupts.get_cancellation_flag()  # here, because the flag belongs to this thread
+        flag = interrupts.get_cancellation_flag()  # read here, because the other threads have no flag
 
         def score(change: ChangeText) -> float:
             interrupts.check_cancelled(flag)
@@ -118,7 +118,7 @@ class _Model:
     def encode_question(self, question: str) -> _EncodedQuestion:
         tokens = self.tokenize(question)[:MAX_QUESTION_TOKENS]
         return _EncodedQuestion(
-            self, self.embed_tokens(tokens), MAX_PAIR_TOKENS - SPECIAL_TOKENS - len(tokens)
+            self, self.embed_tokens(tokens), MAX_PAIR_TOKENS - SPECIAL_TOKEN_COUNT - len(tokens)
         )
 
     def tokenize(self, text: str) -> list[int]:

@@ -2,10 +2,10 @@
 
 - `TransformerGraph`: builder of transformer layers. Subclasses supply the weights and the matrix product.
 - `TokenEmbeddings`: lookup of token embeddings in NumPy, for the FP32 encoder and the cross-encoder.
-- `build_fp32_model`: an encoder with FP32 weights: the query encoder; and for GPUs and NPUs the encoder of texts, whose
-  weights are computed from the bundled int8 file, so nothing is downloaded. Token lookup and normalization are done in
-  NumPy, so that every node runs on every execution provider. The bytes of the model are the same on every machine, and
-  the digest of the encoder of texts is checked.
+- `build_fp32_model`: an encoder with FP32 weights, either the query encoder, or the encoder of texts for GPUs and NPUs.
+  The weights of the latter are computed from the bundled int8 file, so nothing is downloaded. Token lookup and
+  normalization are done in NumPy, so that every node runs on every execution provider. The bytes of the model are the
+  same on every machine, and the digest of the encoder of texts is checked.
 - `build_cross_encoder`: the bundled cross-encoder in full precision or int8. Question and text pass the first layers
   separately and the last layers together. MaxSim is the weighted mean, over the question's tokens, of the best cosine
   with a token of the text (late interaction: Khattab and Zaharia, 2020). The score combines MaxSim before the last
@@ -33,7 +33,7 @@ from pipeline.encoders.minilm import (
     HIDDEN_SIZE,
     LAYER_COUNT,
     MAX_WEIGHT_CODE,
-    MICROSOFT,
+    MICROSOFT_OPSET,
     quantize,
 )
 from pipeline.encoders.onnx_file import Node, Tensors, read_constants, serialize_model
@@ -292,7 +292,7 @@ class _CrossEncoderGraph(TransformerGraph):
             self.add_constant(f"{name}.zero", np.zeros(len(scales[0]), np.int8)),
             self.add_model_tensor(f"{name}.bias"),
         ]
-        return self.add_node("DynamicQuantizeMatMul", inputs, label, domain=MICROSOFT[0])
+        return self.add_node("DynamicQuantizeMatMul", inputs, label, domain=MICROSOFT_OPSET[0])
 
     def add_max_similarity(self, segments: Sequence[str], name: str) -> str:
         """Add MaxSim: the best cosine of each question token with a text token, averaged with the importance as weight.
@@ -305,8 +305,9 @@ class _CrossEncoderGraph(TransformerGraph):
         nearest = self.add_node("ReduceMax", [products], f"{name}.nearest", axes=(2,), keepdims=0)
         importance = self.add_token_importance(segments[0], name)
         weighted = self.add_node("Mul", [nearest, importance], f"{name}.weighted")
-        total, weight = self.sum_rows(weighted, f"{name}.total"), self.sum_rows(importance, f"{name}.weight")
-        return self.add_node("Div", [total, weight], name)
+        weighted_sum = self.sum_rows(weighted, f"{name}.total")
+        importance_sum = self.sum_rows(importance, f"{name}.weight")
+        return self.add_node("Div", [weighted_sum, importance_sum], name)
 
     def add_token_importance(self, question: str, name: str) -> str:
         """Add the importance of each question token, between 0 and 1. `question`: output of a layer."""
@@ -324,7 +325,7 @@ class _CrossEncoderGraph(TransformerGraph):
         """Add the sum of each row."""
         return self.add_node("ReduceSum", [x, "axis_1"], name, keepdims=1)
 
-    def encode_separately(self) -> list[str]:
+    def add_separate_layers(self) -> list[str]:
         """Add the first layers, once for the question and once for the text; return both outputs."""
         outputs = [
             self.add_layer_norm(segment, "embeddings.LayerNorm", f"{segment}.normalized")
@@ -337,7 +338,7 @@ class _CrossEncoderGraph(TransformerGraph):
             ]
         return outputs
 
-    def encode_jointly(self, inputs: Sequence[str]) -> list[str]:
+    def add_joint_layers(self, inputs: Sequence[str]) -> list[str]:
         """Add the last layers, which question and text pass together; return the output for each of them."""
         marked = [
             self.add_node("Add", [x, self.add_constant(f"{segment}.side", vector)], f"{segment}.marked")
@@ -365,8 +366,8 @@ class _CrossEncoderGraph(TransformerGraph):
 
     def add_model(self) -> str:
         """Add the whole model; its output is `score`."""
-        separate = self.encode_separately()
-        joint = self.encode_jointly(separate)
+        separate = self.add_separate_layers()
+        joint = self.add_joint_layers(separate)
         means = [self.add_node("ReduceMean", [x], f"{x}.mean", axes=(1,), keepdims=0) for x in joint]
         features = [
             self.add_max_similarity(separate, "separate similarity"),

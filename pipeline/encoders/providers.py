@@ -152,7 +152,7 @@ FP32_FILE: Final = "minilm-fp32.onnx"
 BUILD_LOCK: Final = "build.lock"
 # Longest wait for another process that builds the file. Building takes one or two seconds, more on a busy machine.
 BUILD_TIMEOUT_SECONDS: Final = 60.0
-# SHA-256 of the result of `onnx_graph.build_fp32_model`. Update it whenever the bundled model changes.
+# SHA-256 of the file that `_write_fp32_model` writes. Update it whenever the bundled encoder changes.
 FP32_SHA256: Final = "4a48c80d8299a7da71543a70c750213d8c3102d07488b0fda4f3b23e3b01f603"
 
 

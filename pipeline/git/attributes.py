@@ -3,8 +3,8 @@
 Attributes come from files in the work tree, at HEAD and in the git directory, and from the user's file.
 
 libgit2 waits forever for a pipe in place of an attributes file, and takes time that is exponential in the number of `*`
-of a pattern. So a pipe, and a file with a pattern that has too many `*`, count as unusable: paths to which such a file
-applies have no attributes. Paths with more than MAX_LEVELS directories have no attributes either.
+of a pattern. So a pipe, a huge file, and a file with too many `*` in a line count as unusable. No attributes are
+returned for paths to which such a file applies, and for paths with more than MAX_LEVELS directories.
 
 Globs of `.lineageignore` and of branches become regular expressions for RE2, which matches in time linear in the length
 of the name.
@@ -36,13 +36,13 @@ MAX_STARS: Final = 3
 # Maximum number of directories of a path. libgit2 looks up the attributes file of each directory from the root, which
 # took 9 s for 2,500 directories. git itself reads at most 2,048 levels of directories.
 MAX_LEVELS: Final = 1_000
-# Value of the attribute `diff` for which libgit2, unlike git, has patterns of headings. A line of 8 KB took 0.25 s,
-# because they are not anchored to its start.
+# Value of the attribute `diff` for which libgit2, unlike git, has built-in patterns of hunk headings. They are not
+# anchored to the start of a line, so matching a line of 8 KB took 0.25 s.
 SLOW_DRIVER: Final = "javascript"
 # Maximum number of entries of each cache. An entry takes about 150 bytes.
 MAX_CACHED_PATHS: Final = 4_000
 
-# A longer pattern costs RE2 more than 10 ms a path. git has no such limit.
+# Maximum length of a pattern. A longer one takes RE2 more than 10 ms a path. git has no such limit.
 MAX_PATTERN_CHARACTERS: Final = 4_096
 # Memory limit of RE2 for each pattern: enough for `?` 4,096 times.
 MAX_PATTERN_MEMORY_BYTES: Final = 64 * 1024 * 1024
@@ -67,8 +67,8 @@ POSIX_CLASSES: Final = {
 _ITEM: Final = r"(?:\[:(?P<posix>[^]]*):\]|(?P<first>\\.|[^\\])(?:-(?P<last>\\.|[^]\\]))?)"
 _UNNAMED_ITEM: Final = re.sub(r"\?P<\w+>", "?:", _ITEM)
 BRACKET_ITEM: Final = re.compile(_ITEM)
-# Matches a part of a glob. An unclosed bracket or a final backslash makes the glob invalid. The lookahead prevents that
-# the items are matched again in another way. Possessive quantifiers would too, but fail on groups before Python 3.11.5.
+# Matches a part of a glob. An unclosed bracket or a final backslash makes the glob invalid. The lookahead prevents
+# backtracking into the items. Possessive quantifiers would too, but fail on groups before Python 3.11.5.
 GLOB_PART: Final = re.compile(
     rf"\[(?P<negation>[!^]?+)(?=(?P<items>{_UNNAMED_ITEM}(?:(?!\]){_UNNAMED_ITEM})*))(?P=items)\]"
     r"|\\(?P<escaped>.)|(?P<other>\[.*|.)",
@@ -102,14 +102,15 @@ class AttributeReader:
         self._root = root
         self._local_files = local_files
         self._read_at_head = read_at_head
-        self._usable_directories: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
-        self._usable_files: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
+        # By directory: whether all files that apply to its content are usable, and whether its own file is.
+        self._all_usable_by_directory: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
+        self._own_usable_by_directory: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
         self._diff_options: LRUCache[bytes, tuple[str, DiffOption]] = LRUCache(MAX_CACHED_PATHS)
 
     def get(self, path: str | bytes, name: str) -> bool | str | None:
         """Return an attribute of a path: True if set, False if unset, a string if it has a value.
 
-        None if no attributes file specifies it, or if one that applies to the path is unusable.
+        None if no attributes file specifies it, or if a file that applies to the path is unusable or unreadable.
         """
         return self._look_up(path, name, AttrCheck.INCLUDE_HEAD | AttrCheck.NO_SYSTEM)
 
@@ -124,10 +125,11 @@ class AttributeReader:
     def find_diff_options(self, path: bytes) -> tuple[str, DiffOption]:
         """Return the path and the option to give libgit2 for a diff of a file. The path is the file's own, or empty.
 
-        For an empty path, libgit2 skips the lookup of attributes, which takes system calls for each directory. It is
-        empty without a `diff` attribute. It is also empty if the configuration has patterns of headings for the value
-        of the attribute: libgit2 matches each line of a file with them, in exponential time, and they would change the
-        index. Then the option says if the configuration makes such files binary or text.
+        For an empty path, libgit2 skips the lookup of attributes, which takes system calls for each directory. The path
+        is empty if the file has no `diff` attribute, or if the configuration or libgit2 has patterns of hunk headings
+        for the attribute's value. libgit2 would match each line with these patterns, in exponential time, and the
+        headings would change the index. In the second case, the option says if the configuration makes such files
+        binary or text.
         """
         options = self._diff_options.get(path)
         if options is None:
@@ -156,28 +158,28 @@ class AttributeReader:
         return not any(map(_is_unusable, self._local_files))
 
     def _has_usable_attributes(self, path: str) -> bool:
-        """Return whether all attributes files that apply to a path are usable, and the path has at most MAX_LEVELS."""
+        """Return whether a path has at most MAX_LEVELS directories, and all attributes files for it are usable."""
         directory = path.rpartition("/")[0]
-        is_usable = self._usable_directories.get(directory)
+        is_usable = self._all_usable_by_directory.get(directory)
         if is_usable is None:
             is_usable = (
                 directory.count("/") < MAX_LEVELS
                 and self._has_usable_local_files
                 and all(map(self._has_usable_file, ["", *list_parent_directories(path)]))
             )
-            self._usable_directories[directory] = is_usable
+            self._all_usable_by_directory[directory] = is_usable
         return is_usable
 
     def _has_usable_file(self, directory: str) -> bool:
         """Return whether the attributes file of a directory is usable or missing, in the work tree and at HEAD."""
-        is_usable = self._usable_files.get(directory)
+        is_usable = self._own_usable_by_directory.get(directory)
         if is_usable is None:
             # A round trip through UTF-8, because Python cannot encode all letters of a path in an ASCII locale.
             name = os.fsdecode(f"{directory}/{FILE_NAME}".lstrip("/").encode())
             is_usable = not (
                 _is_unusable(self._root / name) or _has_slow_pattern(self._read_at_head(name) or b"")
             )
-            self._usable_files[directory] = is_usable
+            self._own_usable_by_directory[directory] = is_usable
         return is_usable
 
 
@@ -197,7 +199,7 @@ def _has_slow_pattern(attributes: bytes) -> bool:
 
 
 def compile_regex(regex: str) -> Any:
-    """Return a regular expression compiled by RE2, with a limit of its memory. Raises re2.error."""
+    """Return a regular expression compiled by RE2, with limited memory. Raises re2.error."""
     options = re2.Options()
     options.log_errors = False
     options.max_mem = MAX_PATTERN_MEMORY_BYTES
@@ -205,7 +207,7 @@ def compile_regex(regex: str) -> Any:
 
 
 class NamePattern:
-    """Pattern of names of refs, as in `git for-each-ref`: a glob, a name, or the directories that a name starts with.
+    """Pattern of ref names, as in `git for-each-ref`: a glob, a whole name, or the first directories of names.
 
     Callers limit its length to about MAX_PATTERN_CHARACTERS.
     """
@@ -263,6 +265,7 @@ def _translate_bracket_item(item: re.Match[str]) -> str:
         return POSIX_CLASSES[item["posix"]]
     first, last = item["first"][-1], (item["last"] or item["first"])[-1]
     low, high = (end.replace(BRACKET_SLASH, "/") for end in (first, last))
-    # git matches the first character of a range even if the range is reversed. `/` lies between `.` and `0`.
+    # git matches the first character of a range even if the range is reversed.
+    # `/`, which lies between `.` and `0`, is left out.
     ranges = [(first, first), (low, min(high, ".")), (max(low, "0"), high)]
     return "".join(f"{re.escape(start)}-{re.escape(end)}" for start, end in ranges if start <= end)

@@ -24,7 +24,7 @@ MAX_RENAME_BYTES: Final = 16 << 20
 # Number of lines that libgit2 compares of a file: those with the 127 lowest and the 127 highest hashes. Similar lines
 # have similar hashes, so in a longer file the compared lines can be just the changed ones.
 MAX_SAMPLED_LINES: Final = 254
-# Limit on comparing all lines. If the sizes of the larger files of all pairs add up to more, no pair is compared.
+# Maximum sum, over all pairs of files, of the size of the larger file. Above it, no pair is compared by all lines.
 MAX_COMPARED_BYTES: Final = 4 << 20
 
 # A file is binary for git if one of this many bytes at its start is NUL.
@@ -164,12 +164,12 @@ def pair_long_renames(
         }
         for kind in ("deleted", "added")
     )
-    larger_sizes: dict[tuple[FileChange, FileChange], int] = {}
+    larger_size_by_pair: dict[tuple[FileChange, FileChange], int] = {}
     total_bytes = 0
     for (deletion, old_size), (addition, new_size) in product(deletions.items(), additions.items()):
         larger_size = max(old_size, new_size)
         if 100 * min(old_size, new_size) >= RENAME_SIMILARITY * larger_size:
-            larger_sizes[deletion, addition] = larger_size
+            larger_size_by_pair[deletion, addition] = larger_size
             total_bytes += larger_size
             if total_bytes > MAX_COMPARED_BYTES:
                 return list(changes)
@@ -180,7 +180,7 @@ def pair_long_renames(
 
     similarities = {
         pair: 100 * _measure_equal_lines(*map(count_lines, pair)) / max(1, larger_size)
-        for pair, larger_size in larger_sizes.items()
+        for pair, larger_size in larger_size_by_pair.items()
     }
     return apply_renames(changes, _choose_pairs(similarities))
 
@@ -188,7 +188,10 @@ def pair_long_renames(
 def _choose_pairs(
     similarities: Mapping[tuple[FileChange, FileChange], float],
 ) -> list[tuple[FileChange, FileChange]]:
-    """Return (deleted, added) pairs of at least RENAME_SIMILARITY, most similar first, with each file at most once."""
+    """Return (deleted, added) pairs of at least RENAME_SIMILARITY, most similar first, with each file at most once.
+
+    `similarities`: similarity of each pair in percent.
+    """
     pairs: list[tuple[FileChange, FileChange]] = []
     paired_files: set[FileChange] = set()
     for pair in sorted(similarities, key=similarities.__getitem__, reverse=True):

@@ -38,8 +38,8 @@ class DamagedRepository(LineageError):
 class NothingReadable(LineageError):
     """An index run could read no commit at all."""
 
-    def __init__(self, commits: int, reasons: str, remedy: str) -> None:
-        super().__init__(f"None of {commits:,} commits could be read: {reasons}.", hint=remedy)
+    def __init__(self, commit_count: int, reasons: str, remedy: str) -> None:
+        super().__init__(f"None of {commit_count:,} commits could be read: {reasons}.", hint=remedy)
 
 
 class NothingToIndex(LineageError):
@@ -64,10 +64,10 @@ _SUBMODULE_DIRECTORY: Final = re.compile(
 
 # Reason of an UnreadableObject for a commit at the boundary of a shallow clone, which lacks the commit's parents.
 BEYOND_SHALLOW_BOUNDARY: Final = "its parents lie beyond the shallow boundary"
-# `git fsck` prints nothing about the objects that a partial clone lacks by design.
+# Command for partial clones, because `git fsck` prints nothing about the objects that they lack by design.
 REFETCH_COMMAND: Final = "`git fetch --refetch --no-filter` (git 2.36 or newer)"
 MISSING_OBJECT_HINT: Final = (
-    f"In a partial clone, run {REFETCH_COMMAND}. In others, `git fsck` lists missing objects."
+    f"In a partial clone, run {REFETCH_COMMAND}. In other clones, `git fsck` lists missing objects."
 )
 
 
@@ -108,7 +108,7 @@ def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
 
 
 def build_blocking_file_error(file: Path, setting: str = "") -> DamagedRepository:
-    """Return the error for a file of `find_blocking_git_file` or `find_file_blocking_commands`.
+    """Return the error for a file that would make git wait, exhaust the memory or take exponential time.
 
     `setting`: name of the git setting that names the file; empty if git reads it without a setting.
     """
@@ -166,11 +166,11 @@ def build_open_error(path: Path, reason: str) -> LineageError:
             if "refstorage" in reason
             else "If your git can read it, use a clone made with `git clone`.",
         )
-    # git's own message about a value of the wrong type also names the setting.
+    # For a value of the wrong type, git's own message names the setting, and libgit2's does not.
     is_config_error = "config" in reason or "failed to parse '" in reason
     command = "config --list" if is_config_error else "fsck"
     hint = find_hint(reason) or f"Run `git {command}` to see what is damaged."
-    if re.search(r"(?:graft|parent) OID at line", reason):  # libgit2 does not say which of the two files
+    if re.search(r"(?:graft|parent) OID at line", reason):  # libgit2 does not say in which file
         hint = (
             "Each line of the files info/grafts and shallow in the git directory has to be SHAs, without comments. "
             "Correct the file, or delete info/grafts, which lineage ignores."

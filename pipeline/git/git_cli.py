@@ -177,8 +177,8 @@ class GitProgram:
         """Run git during the body of the `with` statement, and kill it at the end if it still runs.
 
         `without_index`: git runs as if it had no index file. Raises GitNotFound if there is no git program,
-        UnusableDirectory if the work tree is missing, DamagedRepository if a file would block git, and TooLongForGit if
-        the arguments are too long.
+        UnusableDirectory if git cannot run in its directory, DamagedRepository if a file would block git, and
+        TooLongForGit if the arguments are too long.
         """
         if self.blocking_file and arguments[0] not in OBJECT_COMMANDS:
             raise build_blocking_file_error(*self.blocking_file)

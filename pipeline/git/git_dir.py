@@ -48,6 +48,7 @@ MAX_TEXT_BYTES: Final = 100 << 20
 # Matches the names of the settings that only a partial clone has.
 PROMISOR_SETTING: Final = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
 
+# Entry of a work tree: its git directory, or a file that names the git directory.
 GIT_ENTRY = ".git"
 # Matches a part of a configuration file: comment, section header, or setting with its value. A backslash continues the
 # value on the next line. The quantifiers are possessive, so matching takes linear time.
@@ -64,7 +65,7 @@ _STARS: Final = re.compile(rb"\*+")
 # Start of an include condition whose `*` is no wildcard.
 _URL_CONDITION: Final = b"hasconfig:remote.*.url:"
 # Maximum number of wildcards `*` and `**` of an include condition. For a path of length L, git and libgit2 take time
-# L ** N to match N wildcards. Without `**`, a `*` in place of a directory takes no time.
+# L ** N to match N wildcards. Without `**`, a `*` in place of a whole name takes no time and does not count.
 MAX_CONDITION_STARS: Final = 4
 # Maximum number of `**` among these wildcards.
 MAX_CONDITION_DOUBLE_STARS: Final = 2
@@ -151,7 +152,8 @@ def _exceeds_text_limit(file: Path, size: int) -> bool:
 def find_blocking_git_file(git_dir: Path) -> Path | None:
     """Return a file of a git directory that blocks git; usually None.
 
-    For this file `blocks_git` is true, or it is a configuration file that is too large or has too complex conditions.
+    For this file `blocks_git` is true, or it is a configuration file that is too large or has too many or too complex
+    include conditions.
     """
     common_dir = resolve_common_dir(git_dir)
     files = [
@@ -173,7 +175,7 @@ def find_unreadable_git_file(git_dir: Path) -> Path | None:
 
 
 def list_object_dirs(objects_dir: Path) -> list[Path]:
-    """Return an object directory and the alternates that it and they name, whether they exist or not."""
+    """Return an object directory, its alternates and their alternates, whether they exist or not."""
     directories = [objects_dir]
     for directory in directories:  # alternates are appended during the loop
         lines = read_or_empty(directory / "info" / "alternates").splitlines()
@@ -191,14 +193,14 @@ def find_unreadable_objects(objects_dir: Path) -> Path | None:
 
 
 def _is_unreadable(path: Path) -> bool:
-    """Return whether a path exists and may not be read."""
+    """Return whether a path exists, but this process may not read it."""
     mode = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
     # git may delete or create the file meanwhile, as `git gc` does with branches and packs.
     return not os.access(path, mode) and path.exists() and not os.access(path, mode)
 
 
 def _find_blocking_config(*config_files: Path) -> Path | None:
-    """Return the first of the configuration files, and of those that they include, that blocks git.
+    """Return a file that blocks git among configuration files and the files that they include; usually None.
 
     An included file counts even if the condition of its include is not met, or if another included file includes it.
     """
@@ -319,8 +321,8 @@ def _find_main_git_dir(git_entry: Path) -> Path | None:
         return None
     git_dir = git_entry.parent / link.removeprefix("gitdir:").strip()
     is_linked = (git_dir / "commondir").exists()
-    # Git keeps the git directory of a submodule in `modules/` of the git directory of its repository or linked work
-    # tree.
+    # The git directory of a submodule lies in `modules/` of the git directory of the repository, or of the linked work
+    # tree, that contains the submodule.
     owners = [path.parent for path in git_dir.parents if path.name == "modules"]
     is_submodule = any(is_git_directory(owner) or (owner / "commondir").exists() for owner in owners)
     return git_dir if is_git_directory(git_dir) and not is_linked and not is_submodule else None

@@ -34,8 +34,8 @@ from stores.errors import build_permission_error
 # Size of libgit2's cache of parsed trees and commits (default: 256 MiB). With 6 MiB, and the caches of `repository`
 # twice as large, extracting a history took 0.7 % fewer instructions, but 8 MB more memory in each worker.
 OBJECT_CACHE_BYTES: Final = 2 << 20
-# Size of one mapped window of a pack file. This limit and the next one cost 0.2 % more instructions; libgit2's defaults
-# are gigabytes.
+# Size of one mapped window of a pack file. This limit and the next one cost 0.2 % more instructions than libgit2's
+# defaults of gigabytes.
 PACK_WINDOW_BYTES: Final = 1 << 20
 # Size of all mapped windows together. Mapped pages count as memory of the process. With 256 MiB, and windows of 32 MiB,
 # all of a pack of 109 MB was mapped.
@@ -48,7 +48,7 @@ _LOOSE_OBJECT: Final = re.compile(r"\(stored in (.+)\) is corrupt")
 EMPTY_TREE: Final = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 # Part of libgit2's message about a pack that is gone or damaged.
 _LOST_PACK: Final = "invalid packfile"
-# Id of no object. libgit2 lists the packs again to look for it.
+# Id that no object has. The search for it makes libgit2 list the packs again.
 _UNKNOWN_ID: Final = "f" * 40
 
 Arguments = ParamSpec("Arguments")
@@ -101,7 +101,7 @@ def open_without_index(path: str) -> pygit2.Repository:
 def check_git_dir(git_dir: Path) -> None:
     """Raise DamagedRepository if a file would block git, and StorageError for a file without read permission.
 
-    libgit2 would wait for the blocking file, and report the other one as missing or locked.
+    libgit2 would wait for the blocking file, and report the unreadable one as missing or locked.
     """
     user_files = _list_user_files((ConfigLevel.GLOBAL, ".gitconfig"), (ConfigLevel.XDG, "config"))
     if blocking_user_file := next(filter(blocks_git, user_files), None):
@@ -172,7 +172,8 @@ def find_user_attributes_file(configuration: Mapping[str, str]) -> Path | None:
 def is_implicitly_bare(git: pygit2.Repository, git_dir: Path) -> bool:
     """Return whether git treats a repository as bare although `core.bare` is not set.
 
-    No setting names its work tree, and a search from the assumed work tree does not find the repository.
+    This is so if no setting names its work tree, its git directory is not called `.git`, and a search from the work
+    tree that libgit2 assumes does not find it.
     """
     is_work_tree_known = "core.worktree" in git.config or git_dir.name == ".git"
     return not is_work_tree_known and not is_discoverable_from(Path(git.workdir), git_dir)
@@ -210,7 +211,7 @@ def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
 
 
 class ErrorTranslation:
-    """Context manager that turns errors of libgit2 into UnreadableObject. `sha`: the object that cannot be read then.
+    """Context manager that turns errors of libgit2 into UnreadableObject. `sha`: the object to name in the error.
 
     It is a class, because it is entered for every object, and a generator takes more time.
     """

@@ -63,7 +63,7 @@ def sort_topologically(tip: str, parents: Mapping[str, Parents]) -> list[str]:
 SIGNATURE: Final = re.compile(
     rb"(?P<name>[^<]*)<(?P<email>[^>]*)(?:(?>.*>)\s*(?P<seconds>\d+)\s*[+-]\d)?", re.DOTALL
 )
-# Digits of a date that are read, because Python refuses to parse integers of thousands of digits.
+# Number of digits of a date that are read, because Python refuses to parse integers of thousands of digits.
 MAX_DIGITS: Final = 20
 # Mode, name and raw object id of an entry in a tree object.
 TREE_ENTRY: Final = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
@@ -170,7 +170,7 @@ def parse_commit_links(data: bytes) -> CommitLinks:
 
 def parse_tree_entries(data: bytes) -> dict[bytes, tuple[bytes, bytes]]:
     """Parse a tree object into name -> (mode, raw object id). Both stay bytes, so that comparing trees is fast."""
-    return {name: (mode, raw) for mode, name, raw in TREE_ENTRY.findall(data)}
+    return {name: (mode, object_id) for mode, name, object_id in TREE_ENTRY.findall(data)}
 
 
 def parse_tag_target(data: bytes) -> str:

@@ -1,12 +1,12 @@
 """Parser of unified diffs: line numbers and texts of the `@@` parts of a patch; lines that a merge itself changed.
 
-A part is an `@@` section of a diff (git calls it a hunk). A parameter `parts` of bytes is the text of all parts. A
+A part is an `@@` section of a diff (git calls it a hunk). A `parts` argument of type bytes is the text of all parts. A
 marker is the first character of a line: `@`, `+`, `-`, space or backslash. The parser handles runs of lines with the
 same marker, because a loop over single lines is slow.
 
 The lines that a merge itself changed are those that differ from every parent. `git show --cc` marks these lines in
-every column. Lines that came unchanged from one parent are left out, because the commits of that branch are indexed
-already.
+every column. Lines that came unchanged from one parent are left out, because they are indexed with the commits of that
+parent's branch.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 MAX_DIFF_BYTES: Final = 64 << 10
 # Limit on each of added and removed text. The encoder reads 256 tokens of a text, and the full-text index all of it.
 MAX_TEXT_BYTES: Final = 64 << 10
-# Maximum number of lines of a patch to parse. Nobody writes longer patches by hand. The numbers of added and removed
-# lines of a hunk are exact nevertheless, except for merges.
+# Maximum number of lines of a patch to parse. Nobody writes longer patches by hand. The counts of added and removed
+# lines do not depend on this limit, except those of merges.
 MAX_LISTED_LINES: Final = 100_000
 
 PART_HEADER: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -35,8 +35,8 @@ MARKER_RUN: Final = re.compile(rb" +|\++|-+|\\+")
 MARKER_GROUP: Final = re.compile(rb"@| +\\*|(?=.)(?P<removed>-*)\\*(?P<added>\+*)\\*", re.DOTALL)
 HEADER, CONTEXT, PLUS, MINUS = b"@ +-"
 
-# Patterns of definitions in hunk headers, most reliable first: `impl Trait for Name`; a keyword before the name, with
-# generics, receiver or qualifier between them; a constant; a name with parameters.
+# Patterns of definitions in section headings, most reliable first: `impl Trait for Name`; a keyword before the name,
+# with generics, receiver or qualifier between them; a constant; a name with parameters.
 _QUALIFIED: Final = r"(?:[\w$]+(?:<[^<>]*>)?[.:]+)*([^\W\d][\w$]*)"
 _DEFINITION_PATTERNS: Final = (
     re.compile(r"\bimpl\b.*\sfor\s+(?:&\s*)?(?:mut\s+)?" + _QUALIFIED),
@@ -49,7 +49,7 @@ _DEFINITION_PATTERNS: Final = (
     re.compile(r"([^\W\d][\w$]*)\s*(?:<[^<>()]*>)?\("),
 )
 
-# Matches a hunk header that is a statement and no definition.
+# Matches a section heading that is a statement and no definition.
 _CONTROL_STATEMENT: Final = re.compile(
     r"\W*(?:assert|catch|elif|else|except|for|if|match|return|switch|throw|try|while|with)\b"
 )
@@ -75,7 +75,7 @@ def create_part_without_context(old_start: int, old_count: int, new_start: int, 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Parsed diff of one file, as a hunk stores it."""
+    """Parsed diff of one file, with its texts cut for storage."""
 
     parts: tuple[PatchPart, ...]
     diff: str  # text of the `@@` parts, cut after MAX_DIFF_BYTES
@@ -138,7 +138,7 @@ def parse_line_ranges(header_line: bytes) -> tuple[int, int, int, int]:
 
 @dataclass(slots=True)
 class _Scan:
-    """Result of one pass over the lines of a patch. The slices select runs of added, or removed, lines among them."""
+    """Result of one pass over the lines of a patch. The slices select runs of added or removed lines of the patch."""
 
     parts: list[PatchPart] = field(default_factory=list)
     added_slices: list[slice] = field(default_factory=list)
@@ -323,9 +323,9 @@ def _format_block(block: Block) -> bytes:
     return b"\n".join([ranges + block.section_heading, *block.removed, *block.added, b""])
 
 
-def parse_header_name(header: str) -> str | None:
-    """Return the name of the symbol that a hunk header defines; None if it does not look like a definition."""
-    if _CONTROL_STATEMENT.match(header):
+def parse_header_name(section_heading: str) -> str | None:
+    """Return the name of the symbol that a section heading defines; None if it does not look like a definition."""
+    if _CONTROL_STATEMENT.match(section_heading):
         return None
-    matches = (pattern.search(header) for pattern in _DEFINITION_PATTERNS)
+    matches = (pattern.search(section_heading) for pattern in _DEFINITION_PATTERNS)
     return next((match[1] for match in matches if match), None)

@@ -148,7 +148,7 @@ def find_read_error(repository: Repository, sha: str) -> UnreadableObject | None
 
 
 def _read_with_git(repository: Repository, git: GitProgram, shas: Sequence[str]) -> list[RangeCommit]:
-    """Return the commits up to the first one that git cannot read."""
+    """Return the commits before the first one that git cannot read."""
     separator = secrets.token_hex()  # so that no message or file name can contain it
     output = git.run(
         *_DIFF_TREE,
@@ -267,7 +267,7 @@ def suggest_references(repository: Repository, name: str) -> str:
 def check_damage(git: GitProgram, revision: str) -> None:
     """Raise UnreadableObject if a revision's object, or an object needed to find it, is missing or damaged.
 
-    Raises StorageError if objects may not be read.
+    Raises StorageError if objects may not be read, and DamagedRepository if an alternate object directory is missing.
     """
     output = git.run("rev-parse", "--verify", "--quiet", revision)
     sha = output.stdout.decode().strip()

@@ -1,9 +1,11 @@
 """First release of each commit, and the merge that brought each commit into the first-parent history of HEAD.
 
 The first release is the tag with the oldest date among those that contain the commit, as `git name-rev --all` finds it.
-`git describe --contains` names the same tag, unless the clock of a committer was wrong by more than a day. Then it may
-miss tags, or name a later one. git computes the tags of all commits in one run: 70 ms for flask's 5,500 commits and
-69 tags, about as long as for a few commits. Releases and merges are cached for each state of the repository.
+`git describe --contains` names the same tag, unless the clock of a committer was wrong by more than a day. Then
+`git describe` may miss tags, or name a later one. git computes the tags of all commits in one run: 70 ms for flask's
+5,500 commits and 69 tags, about as long as for a few commits.
+
+Releases and merges are cached for each state of the repository.
 """
 
 from __future__ import annotations
@@ -100,23 +102,25 @@ def load_releases(repository: Repository, git: GitProgram) -> Mapping[str, Tag] 
 
 def _compute_releases(repository: Repository, git: GitProgram) -> Mapping[str, Tag] | None:
     try:
-        names = git.run("name-rev", "--tags", "--all", timeout_seconds=TIMEOUT_SECONDS)
-        dates = _read_dates(git, "refs/tags")
-        if dates.exit_code:
+        names_output = git.run("name-rev", "--tags", "--all", timeout_seconds=TIMEOUT_SECONDS)
+        dates_output = _read_dates(git, "refs/tags")
+        if dates_output.exit_code:
             # git fails if the object of a tag is missing. So try again without such tags.
             readable_tags = repository.list_tags()
             if not readable_tags:
                 return {}
-            dates = _read_dates(git, *(f"refs/tags/{name}" for name, _ in readable_tags))
+            dates_output = _read_dates(git, *(f"refs/tags/{name}" for name, _ in readable_tags))
     except (GitTimeout, UnreadableGitConfig):
         return None
-    if names.exit_code or dates.exit_code:
+    if names_output.exit_code or dates_output.exit_code:
         return None
-    releases = dict(map(_parse_tag, dates.stdout.splitlines()))
+    tag_by_name = dict(map(_parse_tag, dates_output.stdout.splitlines()))
     # A line is `SHA tags/v1.2~3^2`, or `SHA undefined`. Names of tags contain neither `~` nor `^`.
-    lines = (line.split(b" ", 1) for line in names.stdout.splitlines())
-    tag_by_commit = {sha: name.partition(b"~")[0].partition(b"^")[0] for sha, name in lines}
-    return {sha.decode("ascii"): releases[tag] for sha, tag in tag_by_commit.items() if tag in releases}
+    lines = (line.split(b" ", 1) for line in names_output.stdout.splitlines())
+    name_by_commit = {sha: name.partition(b"~")[0].partition(b"^")[0] for sha, name in lines}
+    return {
+        sha.decode("ascii"): tag_by_name[name] for sha, name in name_by_commit.items() if name in tag_by_name
+    }
 
 
 def _read_dates(git: GitProgram, *patterns: str) -> GitOutput:

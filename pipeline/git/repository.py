@@ -277,7 +277,7 @@ class Repository:
             return self._diff_trees(sha, old, links.tree)
 
     def list_changed_paths(self, sha: str) -> list[bytes]:
-        """Return the paths that a commit changes against its first parent, sorted. A renamed file has two."""
+        """Return the paths that a commit changes against its first parent, sorted. A renamed file has two paths."""
         links = self._read_links(sha)
         old = self._read_links(links.parents[0]).tree if links.parents else None
         with ErrorTranslation(sha):
@@ -324,8 +324,8 @@ class Repository:
             diff.select_paths(shared_paths)
         return diffs if shared_paths else []
 
-    def _is_changed_by_merge(self, result: str, parents: Iterable[str]) -> bool:
-        entries, *parent_entries = map(self._read_tree_entries, (result, *parents))
+    def _is_changed_by_merge(self, result_tree: str, parent_trees: Iterable[str]) -> bool:
+        entries, *parent_entries = map(self._read_tree_entries, (result_tree, *parent_trees))
         return has_merge_changes(entries, parent_entries, self._tree_reader.read_entries)
 
     def read_blob(self, sha: str) -> bytes:

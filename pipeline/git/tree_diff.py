@@ -179,8 +179,9 @@ class Libgit2Diff:
     def read_patch(self, change: FileChange) -> RawPatch:
         """Return the patch of a change.
 
-        Both contents are compared, because libgit2's own patches use any attributes file, and lack renames that were
-        paired here. A change of type is compared as one file: `git show` prints it as two, but counts the same lines.
+        The two contents are compared, because the patches of libgit2's diff would use unusable attributes files too,
+        and lack renames that were paired here. A change of type is compared as one file: `git show` prints it as two,
+        but counts the same lines.
         """
         if change.has_same_content:
             return EMPTY_PATCH

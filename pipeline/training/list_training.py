@@ -32,7 +32,7 @@ from pipeline.encoders.cross_encoder import (
     MAX_MESSAGE_TOKENS,
     MAX_QUESTION_TOKENS,
     SEP_TOKEN,
-    SPECIAL_TOKENS,
+    SPECIAL_TOKEN_COUNT,
 )
 from pipeline.training.mine_lists import QueryKind
 
@@ -318,7 +318,7 @@ def _iter_token_rows(
     show_messages = dataset.shows_messages(index, generator)
     is_sentence = dataset.get_kind(index) is QueryKind.SENTENCE
     max_message_tokens = SUBJECT_TOKENS if is_sentence else MAX_MESSAGE_TOKENS
-    max_text_tokens = TRAINING_PAIR_TOKENS - SPECIAL_TOKENS - len(query)
+    max_text_tokens = TRAINING_PAIR_TOKENS - SPECIAL_TOKEN_COUNT - len(query)
     for change in changes:
         message = dataset.get_message_tokens(index, change)[:max_message_tokens] if show_messages else []
         text = (message + dataset.get_change_tokens(change))[:max_text_tokens]

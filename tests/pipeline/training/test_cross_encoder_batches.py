@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.encoders.base import load_tokenizer
-from pipeline.encoders.cross_encoder import MAX_QUESTION_TOKENS, SPECIAL_TOKENS
+from pipeline.encoders.cross_encoder import MAX_QUESTION_TOKENS, SPECIAL_TOKEN_COUNT
 from pipeline.training import mine_lists
 from pipeline.training.list_training import NEGATIVES, TRAINING_PAIR_TOKENS, CandidateLists
 from pipeline.training.mine_lists import QueryKind
@@ -29,7 +29,7 @@ def test_build_pairs(repo: Repo, lists: Path) -> None:
             text_start = int(np.argmax(row_segment_ids))
             assert ids[0] == ids[text_start] == 101
             assert ids[text_start - 1] == ids[length - 1] == 102
-            assert text_start <= MAX_QUESTION_TOKENS + SPECIAL_TOKENS // 2
+            assert text_start <= MAX_QUESTION_TOKENS + SPECIAL_TOKEN_COUNT // 2
             assert not ids[length:].any()
             text = decode(ids[text_start:length].tolist())
             assert ("let waiting for" in text or "measure " in text) is (kind is not QueryKind.SUBJECT)
