@@ -26,7 +26,7 @@ from stores.errors import LineageError
 MAX_SHOWN_ARGUMENT: Final = 200
 # Maximum number of items of a list that a call answers, because each item needs its own search or git run.
 MAX_ITEMS: Final = 10
-# Maximum number of items that a call tries, with those that it skips.
+# Maximum number of items that a call tries, including those that it skips.
 MAX_TRIED_ITEMS: Final = 50
 # Maximum number of omitted items that a note names.
 MAX_NAMED: Final = 10
@@ -37,19 +37,19 @@ class SkippedItem(LineageError):
 
 
 class ShortenedAnswer(NamedTuple):
-    """Answer to one item of a list, cut to a part of the budget. `used`: amount of budget that it needs."""
+    """Answer to one item of a list, cut to a part of the budget. `size`: amount of budget that it takes."""
 
     text: str
     content: dict[str, Any]
-    used: int
+    size: int
 
 
 class ItemAnswer(NamedTuple):
     """Answer to one item of a list.
 
-    `size`: amount of budget that the complete answer needs. `shorten`: returns the answer cut to a given amount. The
-    caller chooses the unit, such as tokens. `names_item`: True if the answer itself names the item, so that it needs no
-    heading.
+    `size`: amount of budget that the complete answer takes. `shorten`: returns the answer cut to a given amount. The
+    caller chooses the unit of the budget, such as tokens. `names_item`: True if the answer itself names the item, so
+    that it needs no heading.
     """
 
     size: int
@@ -78,28 +78,28 @@ def answer_items(
     if count == 1:
         text, content, _ = answer_item(next(iterator)).shorten(budget)
         return build_call_result(text, content)
-    answered, skipped = _answer_each(iterator, answer_item)
-    answers = [answer for _, answer in answered]
-    _raise_if_all_failed(answers or skipped[:1])
+    answered_items, skip_errors = _answer_each(iterator, answer_item)
+    answers = [answer for _, answer in answered_items]
+    _raise_if_all_failed(answers or skip_errors[:1])
     sizes = [answer.size if isinstance(answer, ItemAnswer) else 0 for answer in answers]
     blocks: list[str] = []
     results: list[dict[str, Any]] = []
-    for position, (item, answer) in enumerate(answered):
+    for position, (item, answer) in enumerate(answered_items):
         if isinstance(answer, ItemAnswer):
-            text, content, used = answer.shorten(_compute_share(budget, sizes[position:], min_share))
-            budget -= used
+            text, content, size = answer.shorten(_compute_share(budget, sizes[position:], min_share))
+            budget -= size
         else:
             text, content = _format_error(answer), {"error": describe_error(answer)}
         has_heading = not (isinstance(answer, ItemAnswer) and answer.names_item)
         blocks.append(f"{_format_item(item)}\n{text}" if has_heading else text)
         results.append({"request": dict(item), **content})
     structured: dict[str, Any] = {"results": results}
-    if skipped:
-        structured["skipped_count"] = len(skipped)
+    if skip_errors:
+        structured["skipped_count"] = len(skip_errors)
         blocks.append(
-            f"Note: Not shown, as the commit does not change the file: {format_count(len(skipped), 'pair')}."
+            f"Note: Not shown, as the commit does not change the file: {format_count(len(skip_errors), 'pair')}."
         )
-    if left_out_count := count - len(answered) - len(skipped):
+    if left_out_count := count - len(answered_items) - len(skip_errors):
         left_out = [*islice(iterator, MAX_NAMED)]
         structured |= {"left_out": left_out, "left_out_count": left_out_count}
         blocks.append(_format_left_out([*map(_format_item, left_out)], left_out_count))
@@ -110,17 +110,17 @@ def _answer_each(
     items: Iterable[Mapping[str, str]], answer_item: Callable[[Mapping[str, str]], ItemAnswer]
 ) -> tuple[list[tuple[Mapping[str, str], ItemAnswer | LineageError]], list[LineageError]]:
     """Return the first `MAX_ITEMS` items with their answers or errors, and the errors of the skipped items."""
-    answered: list[tuple[Mapping[str, str], ItemAnswer | LineageError]] = []
-    skipped: list[LineageError] = []
+    answered_items: list[tuple[Mapping[str, str], ItemAnswer | LineageError]] = []
+    skip_errors: list[LineageError] = []
     for item in islice(items, MAX_TRIED_ITEMS):
         answer = _try_to_answer(item, answer_item)
         if isinstance(answer, SkippedItem):
-            skipped.append(answer)
+            skip_errors.append(answer)
             continue
-        answered.append((item, answer))
-        if len(answered) == MAX_ITEMS:
+        answered_items.append((item, answer))
+        if len(answered_items) == MAX_ITEMS:
             break
-    return answered, skipped
+    return answered_items, skip_errors
 
 
 def _try_to_answer(
@@ -136,8 +136,8 @@ def _try_to_answer(
 def _compute_share(budget: int, sizes: Sequence[int], min_share: int) -> int:
     """Return how much of the budget the first item gets, but at least `min_share`.
 
-    If all items fit, it gets its size. Otherwise small items get their size, and the large ones divide the rest
-    equally. `sizes`: sizes of the items that are not shortened yet.
+    If all items fit, the first item gets its size. Otherwise, small items get their size, and large items divide the
+    rest equally. `sizes`: sizes of the first item and the items after it.
     """
     equal_share = budget
     for rank, size in enumerate(sorted(sizes)):
@@ -149,7 +149,7 @@ def _compute_share(budget: int, sizes: Sequence[int], min_share: int) -> int:
 
 
 def _raise_if_all_failed(answers: Sequence[object]) -> None:
-    """If all items failed, raise their error, or if their errors differ, an error with all of their texts."""
+    """If all answers are errors, raise the first. If their texts differ, raise BadRequest with all texts."""
     errors = [answer for answer in answers if isinstance(answer, LineageError)]
     if len(errors) == len(answers):
         texts = dict.fromkeys(map(str, errors))
@@ -163,7 +163,7 @@ def _format_item(item: Mapping[str, str]) -> str:
 def find_for_queries(
     find: Callable[[FindRequest], FindAnswer], request: FindRequest, queries: Sequence[str]
 ) -> list[FindAnswer | LineageError]:
-    """Return the answers to the request with each of the first `MAX_ITEMS` queries, or their errors.
+    """Return the answer, or error, of the request with each of the first `MAX_ITEMS` queries.
 
     Raises LineageError if all queries fail. If the first query fails with an error other than BadRequest, that error is
     raised without trying the others.
@@ -221,8 +221,8 @@ def build_find_result(
 def _format_find_answers(queries: Sequence[str], answers: Sequence[FindAnswer | LineageError]) -> str:
     """Return the text of the answers to queries. Queries without an answer are named as left out.
 
-    If a patch or a copy of it is shown above, its place there is named instead. The first hit of an answer is repeated,
-    unless it was the first hit of an earlier answer. A repeated hint is shown once.
+    If an earlier hit shows the patch of a hit or a copy of it, the place of the earlier hit is named instead. But the
+    first hit of an answer is repeated, unless an earlier answer has it first, too. A repeated hint is shown once.
     """
     blocks: list[str] = []
     # For each patch (commit and path): its place, and whether it is the first hit of an answer. First hits have more

@@ -46,12 +46,13 @@ from serve.text import (
 )
 from stores.errors import LineageError
 
-# Maximum characters of a line of code among earlier commits and leads, and of a subject in the history of a symbol.
+# Maximum characters of a line of code among earlier commits and leads (guesses about earlier commits), and of a subject
+# in the history of a symbol.
 MAX_LINE_CHARS: Final = 80
-# In a call about several commits: maximum number of files, and of characters of the message, of each commit.
+# Maximum number of files, and of characters of the message, of each commit in a call about several commits.
 MAX_REDUCED_FILES: Final = 5
 MAX_REDUCED_MESSAGE: Final = 600
-# If the dates of author and commit differ by more than this, both are shown.
+# If the author date and the commit date differ by more than this, both are shown.
 MAX_DELAY: Final = timedelta(days=30)
 _BACKTICKS: Final = re.compile(r"`{3,}")
 
@@ -84,11 +85,11 @@ def format_find_answer(answer: FindAnswer, places: Mapping[str, str] | None = No
     ]
     if hints := answer.meta.query_profile.hints:
         lines.append(f"Query profile: {escape_line(hints)}")
-    return "\n".join([*(lines or ["No commits found."]), *_format_note(answer.meta.hint)])
+    return "\n".join([*(lines or ["No commits found."]), *_build_note_lines(answer.meta.hint)])
 
 
 def format_explain_answer(answer: ExplainAnswer) -> str:
-    """Return the text of an answer of `explain_change`: the commits, related and earlier ones, leads and notes."""
+    """Return the text of an answer of `explain_change`: commits, related commits, earlier commits, leads and notes."""
     details = answer.meta.explain
     first, last = details.lines_queried
     shown, total = len(answer.hits), details.commits_unique
@@ -115,8 +116,8 @@ def format_explain_answer(answer: ExplainAnswer) -> str:
     notes = (details.limitation, details.evolution_limitation, enrichment_limitation)
     hint = answer.meta.hint or ""
     for note in dict.fromkeys(note for note in notes if note and note not in hint):
-        lines += _format_note(note)
-    lines += _format_note(hint)
+        lines += _build_note_lines(note)
+    lines += _build_note_lines(hint)
     return "\n".join(lines)
 
 
@@ -126,14 +127,14 @@ def format_search_answer(answer: ChangeSearchAnswer) -> str:
     lines = [
         f"{details.count_phrase}, {details.order} first" if details.commits > 1 else details.count_phrase
     ]
-    numbers: dict[str, int] = {}
+    hit_numbers: dict[str, int] = {}
     for number, hit in enumerate(answer.hits, 1):
         lines.append(f"{number}. {_describe_change_hit(hit)}")
-        lines += _format_change_files(hit, [numbers[sha] for sha in hit.also if sha in numbers])
-        numbers[hit.commit_sha] = number
+        lines += _format_change_files(hit, [hit_numbers[sha] for sha in hit.also if sha in hit_numbers])
+        hit_numbers[hit.commit_sha] = number
     if details.last:
         lines.append(f"{details.last_label}: {_describe_change_hit(details.last)}")
-    return "\n".join([*lines, *_format_note(answer.meta.hint), *_format_note(details.limitation)])
+    return "\n".join([*lines, *_build_note_lines(answer.meta.hint), *_build_note_lines(details.limitation)])
 
 
 def format_trace_answer(answer: TraceAnswer) -> str:
@@ -145,7 +146,7 @@ def format_trace_answer(answer: TraceAnswer) -> str:
         hit_place = escape_line(f"{hit.path}:{hit.symbol}{hit.origin_suffix}")
         lines.append(f"{_format_trace_hit(hit)}{'' if hit_place == place else f' | {hit_place}'}")
         place = hit_place
-    return "\n".join([*lines, *_format_note(details.limitation), *_format_note(answer.meta.hint)])
+    return "\n".join([*lines, *_build_note_lines(details.limitation), *_build_note_lines(answer.meta.hint)])
 
 
 def format_related_answer(answer: RelatedAnswer) -> str:
@@ -174,7 +175,7 @@ def format_related_answer(answer: RelatedAnswer) -> str:
     for heading, items in lists:
         if items:
             lines.append(f"{heading}: {'; '.join(f'{escape_line(name)} {text}' for name, text in items)}")
-    return "\n".join([*lines, *_format_note(details.limitation), *_format_note(answer.meta.hint)])
+    return "\n".join([*lines, *_build_note_lines(details.limitation), *_build_note_lines(answer.meta.hint)])
 
 
 def build_content(answer_fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,11 +185,11 @@ def build_content(answer_fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def format_note(note: str) -> str:
     """Return the line of a note."""
-    return "".join(_format_note(note))
+    return "".join(_build_note_lines(note))
 
 
 def describe_error(error: LineageError) -> str:
-    """Return the message and the hint of an error in one paragraph. Its commands get the path of the call."""
+    """Return the message and the hint of an error in one paragraph. The path of the call is added to commands."""
     return add_path_to_commands(f"{error.message} {error.hint}".strip())
 
 
@@ -233,7 +234,7 @@ def format_show_answer(answer: ShowAnswer, *, is_described: bool = False, is_sho
         numbers = f"{content.first_line}-{content.last_line} of {content.line_count}"
         lines.append(f"file: {escape_line(content.path)}, lines {numbers}")
         lines += [*_fence(content.text, ""), *_format_omission(content.omitted_lines, "line")]
-    return "\n".join([*lines, *_format_note(answer.limitation)])
+    return "\n".join([*lines, *_build_note_lines(answer.limitation)])
 
 
 def _describe_change_hit(hit: ChangeHit) -> str:
@@ -290,11 +291,11 @@ def _describe_commit_file(file: CommitFile) -> str:
 
 
 def _format_omission(count: int, noun: str) -> list[str]:
-    return _format_note(f"{format_count(count, f'more {noun}')}: raise `max_tokens`.") if count else []
+    return _build_note_lines(f"{format_count(count, f'more {noun}')}: raise `max_tokens`.") if count else []
 
 
 def _format_pattern_hit(number: int, hit: PatternHit, place: str | None) -> Iterator[str]:
-    """Yield the lines of a hit. `place`: as in `format_find_answer`, so that patch and message are not repeated."""
+    """Yield the lines of a hit. `place`: where its patch is already shown; then patch and message are left out."""
     subject, *body = _split_message(hit.commit_message)
     repository = f"{escape_line(hit.repository)}: " if hit.repository else ""
     # The score is a probability only after reranking. Without reranking, `matched` is None.
@@ -369,7 +370,7 @@ def _shorten(line: str) -> str:
 
 
 def _describe_files(hit: PatternHit) -> str:
-    """Return the files in the hit's order with counts of changed lines; for the shown file, also the kind of change."""
+    """Return the hit's files with counts of changed lines; for the file of the hit, also the kind of change."""
     names = []
     for file in hit.files:
         change_kind = f" {hit.change_kind}" if file.path == hit.file_path else ""
@@ -385,7 +386,7 @@ def _format_line_counts(added: int | None, removed: int | None) -> str:
 
 
 def _format_date(commit_date: str, author_date: str | None) -> str:
-    """Return the author's day, and the commit's day in parentheses if both differ by more than `MAX_DELAY`.
+    """Return the day of the author date, and that of the commit date if they differ by more than `MAX_DELAY`.
 
     `author_date`: None if both are on the same day.
     """
@@ -419,6 +420,6 @@ def _fence(text: str | None, language: str = "diff") -> Iterator[str]:
         yield fence
 
 
-def _format_note(note: str | None) -> list[str]:
-    """Return the line of a note, or no line."""
+def _build_note_lines(note: str | None) -> list[str]:
+    """Return the line of a note; no line without a note."""
     return [f"Note: {escape_line(note)}"] if note else []

@@ -1,7 +1,7 @@
 """MCP server of mindmaps: tools, resources, a prompt and usage instructions.
 
-As a program it serves one client on stdio without the daemon. Its arguments are the id of the client and the ids of
-the maps whose workspaces it watches from the start.
+As a program, this module serves one client on stdio without the daemon. Its arguments are the id of the client and
+the ids of the maps whose workspaces it watches from the start.
 """
 
 from __future__ import annotations
@@ -94,7 +94,10 @@ def create_mindmap_server(
 
 
 def main(session: str = "", *mindmap_ids: str) -> None:
-    """Serve the client that started this program, and exit when it disconnects. Watch the workspaces of these maps."""
+    """Serve the client that started this program, and exit when it disconnects. Watch the workspaces of these maps.
+
+    `session`: id of the client; a random id if it is empty.
+    """
     process.configure_streams()
     config.configure_libraries()
     settings = config.load_settings()
@@ -104,7 +107,7 @@ def main(session: str = "", *mindmap_ids: str) -> None:
 
 
 async def _record_client(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Handle a message, and record the name of its client in the log entries of its edits."""
+    """Handle a message. The log entries of its edits get the name of the client."""
     parameters = ctx.session.client_params
     with use_client(parameters.client_info.name if parameters else None):
         return await call_next(ctx)

@@ -65,7 +65,7 @@ class MindmapTools:
         destructive = tools.create_write_annotations(is_destructive=True)
         return [
             tools.create_tool(
-                # A tool that is a coroutine function waits, and adds the messages itself when it is done.
+                # The coroutine function waits for messages, and adds them itself.
                 function
                 if inspect.iscoroutinefunction(function)
                 else self.messages.add_pending_messages(function),
@@ -131,7 +131,7 @@ class MindmapTools:
         map_list = self.store.list_maps(
             lambda document: (
                 tree.matches_words(document, query)
-                and (directory is None or _contains(document.workspace_path, directory))
+                and (directory is None or _is_in_workspace(directory, document.workspace_path))
             )
         )
         return mindmap_types.build_map_listing(map_list, min(limit, MAX_LISTED))
@@ -160,8 +160,8 @@ class MindmapTools:
         parentId: str = ROOT,
     ) -> mindmap_types.ChangeResult:
         """Add nodes. Only plan, task and code (a region to write) have a status and count as progress."""
-        batch = _flatten_inputs(nodes)
-        return self._change(mindmapId, lambda document: add_nodes(document, parentId, batch, utc_now()))
+        new_nodes = _flatten_inputs(nodes)
+        return self._change(mindmapId, lambda document: add_nodes(document, parentId, new_nodes, utc_now()))
 
     def update_nodes(
         self,
@@ -221,7 +221,7 @@ class MindmapTools:
         self,
         mindmapId: str,
         path: str,
-        action: mindmap_types.Action | tools.HiddenNull = None,
+        action: mindmap_types.TouchAction | tools.HiddenNull = None,
         nodeId: Annotated[str | tools.HiddenNull, Field(description="default: task in progress")] = None,
         previousPath: str | tools.HiddenNull = None,
         lines: Annotated[str | tools.HiddenNull, Field(description="10-20")] = None,
@@ -310,7 +310,7 @@ class MindmapTools:
                 mindmapId,
                 lambda document: withdraw_question(document, questionId, utc_now()),
             )
-            if result:
+            if result:  # None if the user has answered already
                 return mindmap_types.AnswerResult(question_id=questionId, hint="The question was withdrawn.")
         return await self.messages.wait_for_answer(mindmapId, questionId, seconds)
 
@@ -329,9 +329,11 @@ class MindmapTools:
         return mindmap_types.ChangeResult(mindmap_id=mindmapId, message=f"Deleted {mindmapId}")
 
     def _change(self, mindmap_id: str, edit: Callable[[Mindmap], EditResult]) -> mindmap_types.ChangeResult:
+        """Edit a map and return the answer for the edit."""
         return mindmap_types.build_change_result(self.store.change(mindmap_id, edit)[1])
 
     def _describe_viewer_location(self, mindmap_id: str) -> str:
+        """Return the address of a map in the viewer, or how the user starts the viewer."""
         address = discovery.read_address(self.store.path, mindmap_id)
         return address or f"not running; the user starts it with `{discovery.START_COMMAND}`"
 
@@ -353,8 +355,8 @@ def _find_git_sync_problem(workspace: str) -> str:
         return str(error)
 
 
-def _contains(workspace: str | None, directory: str) -> bool:
-    """Check whether a directory is the workspace of a map or below it. A map may have no workspace."""
+def _is_in_workspace(directory: str, workspace: str | None) -> bool:
+    """Check whether a directory is the workspace or below it. `workspace`: None if a map has none."""
     if not workspace:
         return False
     return Path(validation.resolve_symlinks(directory)).is_relative_to(validation.resolve_symlinks(workspace))

@@ -26,13 +26,13 @@ NodeType = Literal[
     "plan", "task", "file", "code", "note", "component", "data_flow", "decision", "hypothesis", "risk"
 ]
 Status = Literal["planned", "in_progress", "completed", "blocked"]
-Action = Literal["read", "create", "modify", "delete", "rename"]
-Style = Literal["solid", "dashed", "animated"]
-Kind = Literal["add", "modify", "fix", "refactor", "rename", "remove", "test"]
+TouchAction = Literal["read", "create", "modify", "delete", "rename"]
+LinkStyle = Literal["solid", "dashed", "animated"]
+CodeChangeKind = Literal["add", "modify", "fix", "refactor", "rename", "remove", "test"]
 
 # Maximum number of lines of an outline: about 4,000 tokens. Agents read larger maps in parts.
 MAX_OUTLINE_LINES: Final = 200
-# Maximum numbers of links, found nodes and log entries in one answer. An agent that needs others searches with a query.
+# Maximum numbers of links, found nodes and log entries in one answer. An agent that needs more searches with a query.
 MAX_LINKS_SHOWN: Final = 50
 MAX_NODES_FOUND: Final = 50
 RECENT_ACTIVITY_COUNT: Final = 5
@@ -77,7 +77,7 @@ class LinkInput(_ToolInput):
     source: Annotated[str, Field(alias="from")]
     target: Annotated[str, Field(alias="to")]
     label: str = ""
-    style: Style | None = None
+    style: LinkStyle | None = None
     notes: str | None = None
 
     def to_link(self) -> NewLink:
@@ -101,7 +101,7 @@ class LinkRemovalInput(_ToolInput):
 class CodeChangeInput(_ToolInput):
     """A change of a symbol; for a rename `symbol` is the new name."""
 
-    kind: Kind
+    kind: CodeChangeKind
     symbol: str
     previous_symbol: str | None = None
     detail: str | None = None
@@ -114,7 +114,7 @@ class CodeChangeInput(_ToolInput):
 
 
 class _ToolOutput(BaseModel):
-    """Answer of a tool. If there are messages of the user, it has them in a further field `fromUser`."""
+    """Answer of a tool. Messages of the user, if there are any, are in an extra field `fromUser`."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True, extra="allow"
@@ -131,7 +131,7 @@ class ChangeResult(_ToolOutput):
     active_task: str = ""
 
 
-ToolOutput = TypeVar("ToolOutput", bound=_ToolOutput)
+OutputType = TypeVar("OutputType", bound=_ToolOutput)
 
 
 class CreateResult(ChangeResult):
@@ -202,7 +202,7 @@ class ResponseTooLarge(LineageError):
     """Error for an answer that exceeds MAX_FULL_CHARACTERS."""
 
 
-def add_messages(result: ToolOutput, messages: Collection[str]) -> ToolOutput:
+def add_messages(result: OutputType, messages: Collection[str]) -> OutputType:
     """Return an answer with messages of the user; the unchanged answer if there are none."""
     return result.model_copy(update={"fromUser": list(messages)}) if messages else result
 
@@ -222,7 +222,7 @@ def build_change_result(edit: EditResult) -> ChangeResult:
 def build_attach_result(
     edit: EditResult, requested_id: str | None, file_count: int, status: WatchStatus
 ) -> AttachResult:
-    """Return the answer for attached files. The message names the node if the requested one does not exist."""
+    """Return the answer for attached files. If the requested node does not exist, the message names the node used."""
     node = edit.document.nodes[edit.ids[0]]
     is_other_node = requested_id not in (None, node.id)
     name = escape_line(shorten_label(requested_id or "", HINT_LABEL_LENGTH))
@@ -271,7 +271,7 @@ def build_map_listing(map_list: MapList, limit: int) -> MapListing:
 def build_view(document: Mindmap, start_id: str, query: str, *, full: bool) -> MapView:
     """Return the subtree of a node as an outline, or its complete nodes and links if `full`.
 
-    With a query, return only the nodes that match it. Raises UnknownNode, and ResponseTooLarge if `full`.
+    With a query, return only the nodes that match it. Raises UnknownNode and, only with `full`, ResponseTooLarge.
     """
     tree.get_node(document, start_id)
     progress = compute_progress(document)
@@ -304,9 +304,9 @@ def build_view(document: Mindmap, start_id: str, query: str, *, full: bool) -> M
 
 
 def _select_lines(document: Mindmap, start_id: str, query: str) -> tuple[list[export.OutlineLine], int]:
-    """Return the outline lines that fit into an answer, and the number of other nodes.
+    """Return the outline lines that fit into an answer, and the number of nodes that no line shows or counts.
 
-    Nodes that a line counts as hidden below it are not part of this number.
+    A line counts the hidden nodes below its node.
     """
     if query:
         nodes = list(tree.find_nodes(document, query, start_id))

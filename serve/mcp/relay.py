@@ -4,10 +4,11 @@ It imports only the standard library and light modules of this program, so it st
 server and takes a fifth of its memory. With LINEAGE_NO_DAEMON=1, or if the daemon cannot be started, the session runs
 in this process; see `lineage_server` and `mindmap_server`.
 
-If the daemon ends, the relay opens a session with another one: at once if the client waits for an answer, else at its
-next message. It repeats the handshake without showing its answer to the client, and sends unanswered requests again.
-Lineage tools only read, so their calls can be repeated. A lost call of a mindmap tool may have changed a map, so it is
-answered with an error. Batches (arrays of messages) are passed on; a lost batch is neither repeated nor answered.
+If the daemon ends, the relay opens a session with the next daemon: at once if the client waits for an answer, else at
+the client's next message. It repeats the handshake without showing its answer to the client, and sends unanswered
+requests again. Lineage tools only read, so their calls can be repeated. A lost call of a mindmap tool may have changed
+a map, so it is answered with an error. Batches (arrays of messages) are passed on; a lost batch is neither repeated
+nor answered.
 """
 
 from __future__ import annotations
@@ -51,17 +52,21 @@ class RelayedServer:
     """MCP server of a relay.
 
     `module` runs it without a daemon. `repeats_calls`: tool calls that a daemon lost are sent to the next daemon.
-    `takes_client`: the module takes the client id and the ids of the maps to watch as arguments.
+    `takes_arguments`: the module takes the client id and the ids of the maps to watch as arguments.
     """
 
     name: str
     module: str
     repeats_calls: bool
-    takes_client: bool
+    takes_arguments: bool
 
 
-LINEAGE: Final = RelayedServer("lineage", "serve.mcp.lineage_server", repeats_calls=True, takes_client=False)
-MINDMAP: Final = RelayedServer("mindmap", "serve.mcp.mindmap_server", repeats_calls=False, takes_client=True)
+LINEAGE: Final = RelayedServer(
+    "lineage", "serve.mcp.lineage_server", repeats_calls=True, takes_arguments=False
+)
+MINDMAP: Final = RelayedServer(
+    "mindmap", "serve.mcp.mindmap_server", repeats_calls=False, takes_arguments=True
+)
 
 
 @dataclass(slots=True)
@@ -99,10 +104,10 @@ class Relay:
         self._lock = threading.Lock()  # for the connection, and for writing to it
         self._connection: socket.socket | None = None
         self._is_closing = False
-        self._initialize: tuple[int | str, bytes] | None = None  # id and line
-        self._initialized = b""  # line of the notification
-        # True after a successful handshake. A failed handshake, as of a client of a later protocol, is not repeated.
-        self._is_initialized = False
+        self._initialize_request: tuple[int | str, bytes] | None = None  # id and line
+        self._initialized_notification = b""  # line
+        # A failed handshake, as of a client of a later protocol, is not repeated.
+        self._has_handshake_succeeded = False
         # The reader removes requests without the lock, because it must read on while a large message is being sent.
         self._unanswered: dict[int | str, Request] = {}
 
@@ -143,19 +148,20 @@ class Relay:
         message = _parse(line)
         method, request_id, parameters = message.get("method"), _get_id(message), message.get("params")
         if method == "notifications/initialized":
-            self._initialized = line
+            self._initialized_notification = line
         elif method == "notifications/cancelled":  # a cancelled request gets no answer
             cancelled = _get_id(parameters, "requestId") if isinstance(parameters, dict) else None
             if cancelled is not None:
                 self._unanswered.pop(cancelled, None)
         elif method is not None and request_id is not None:
             if method == "initialize":
-                self._initialize = request_id, line
+                self._initialize_request = request_id, line
             request = self._unanswered[request_id] = Request(line, is_call=method == CALL_METHOD)
             return request
         return None
 
     def _reconnect(self) -> None:
+        """Open another session; if that fails, start a server process; if that fails, too, reject the requests."""
         try:
             connection = self._open_session()
         except (LineageError, OSError):
@@ -167,16 +173,16 @@ class Relay:
         self._attach(connection)
 
     def _attach(self, connection: socket.socket) -> None:
-        """Use this session: send it the handshake and the unanswered requests."""
+        """Use this session: start its reader, and send it the handshake and the unanswered requests."""
         repeated_id, lines = None, []
-        if self._initialize and self._is_initialized:
-            repeated_id = self._initialize[0]
-            lines = [self._initialize[1], self._initialized]
+        if self._initialize_request and self._has_handshake_succeeded:
+            repeated_id = self._initialize_request[0]
+            lines = [self._initialize_request[1], self._initialized_notification]
         for request in list(self._unanswered.values()):
             request.sends += 1
             lines.append(request.line)
-            if self._initialize and request.line is self._initialize[1]:
-                lines.append(self._initialized)  # empty if the client has not sent it yet
+            if self._initialize_request and request.line is self._initialize_request[1]:
+                lines.append(self._initialized_notification)  # empty if the client has not sent it yet
         self._connection = connection
         threading.Thread(
             target=self._read_session, args=(connection, repeated_id), name="session", daemon=True
@@ -184,9 +190,7 @@ class Relay:
         _write(connection, b"".join(lines))
 
     def _read_session(self, connection: socket.socket, repeated_id: int | str | None) -> None:
-        """Write the session's lines to the client until the session ends.
-
-        If requests are then unanswered, open another session.
+        """Write the session's lines to the client until it ends. Open another session if requests are unanswered then.
 
         `repeated_id`: id of a repeated `initialize`, whose answer the client does not get.
         """
@@ -204,8 +208,8 @@ class Relay:
                 if request_id is not None:
                     self._unanswered.pop(request_id, None)
                     self._remember_watch(message)
-                    if self._initialize and request_id == self._initialize[0]:
-                        self._is_initialized = "result" in message
+                    if self._initialize_request and request_id == self._initialize_request[0]:
+                        self._has_handshake_succeeded = "result" in message
         with suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)  # ends a write of the other thread
         if not self._is_closing:
@@ -275,8 +279,8 @@ def open_session(
 ) -> socket.socket:
     """Return a connection to an MCP session of the daemon. Start the daemon if none is running.
 
-    The other arguments are fields of `serve.daemon.protocol.McpCall`. Raise DaemonUnavailable if no daemon can be
-    started, or if it refuses the session.
+    `server`, `client_id`, `watched_maps`: as in `serve.daemon.protocol.McpCall`. Raise DaemonUnavailable if no daemon
+    can be started, or if it refuses the session.
     """
     paths = daemon.DaemonPaths(settings.home)
     call = {
@@ -296,7 +300,7 @@ def open_session(
         if response.status == daemon.STATUS_SWITCHING_PROTOCOLS:
             return response.connection
         response.connection.close()
-        if response.status == daemon.STATUS_OTHER_BUILD:
+        if response.status == daemon.STATUS_OTHER_BUILD:  # stop that daemon; the response has its build id
             stop_headers = {daemon.BUILD_HEADER: response.content.decode("ascii", "replace")}
             if stop_response := daemon.send_request(paths, daemon.STOP_TARGET, stop_headers, b""):
                 stop_response.connection.close()
@@ -310,7 +314,7 @@ def open_session(
 def start_server(server: RelayedServer, client_id: str, watched_maps: Iterable[str]) -> socket.socket:
     """Start an MCP server in a process of its own, and return a connection to its stdin and stdout."""
     connection, server_end = socket.socketpair()
-    arguments = (client_id, *watched_maps) if server.takes_client else ()
+    arguments = (client_id, *watched_maps) if server.takes_arguments else ()
     command = [sys.executable, "-P", "-m", server.module, *arguments]
     with server_end:
         # The process ends when the connection is closed.
@@ -345,7 +349,7 @@ def serve_in_process(server: RelayedServer) -> None:
 
 
 def serve_client(server: RelayedServer, settings: Settings) -> None:
-    """Serve one MCP client on stdin and stdout, through the daemon, or in this process if no daemon can be started."""
+    """Serve one MCP client on stdin and stdout, through the daemon if it is enabled and starts, else without it."""
     if not settings.use_daemon:
         serve_in_process(server)
         return
@@ -376,7 +380,7 @@ def serve_mindmap() -> None:
 
 
 def main() -> None:
-    """Run `lineage-mcp`."""
+    """Run `lineage-mcp`. A call with other arguments than a directory is left to `lineage_server`."""
     if sys.argv[1:] and os.path.isdir(sys.argv[1]):  # noqa: PTH112 - unlike `Path.is_dir`, it raises no errors
         config.make_home_absolute()
         try:

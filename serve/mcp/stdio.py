@@ -1,7 +1,7 @@
 """Transport of both MCP servers: stdio or a connection of the daemon, invalid lines, and shutdown.
 
 The `mcp` library does not answer lines that are no valid messages (invalid JSON, JSON that is nested too deeply, or a
-request with an invalid id).
+request with an invalid id). `MessageStream` answers them with an error.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def create_server(
     tools: Sequence[Tool],
     has_tools_only: bool = False,
 ) -> MCPServer[Any]:
-    """Return a server with these tools, which sends no notifications of changes.
+    """Return a server that has these tools and sends no notifications of changes.
 
     `has_tools_only`: the server has no prompts and resources, and does not advertise them.
     """
@@ -228,7 +228,7 @@ def _build_message_error(error: Exception) -> JSONRPCError:
 
 
 def _find_message_id(content: Any) -> int | str | None:
-    """Return the id of an invalid message, or None. `content`: the message; its line, if that is no valid JSON."""
+    """Return the id of an invalid message, or None. `content`: the message, or its line if that is no valid JSON."""
     if isinstance(content, dict):
         return content["id"] if isinstance(content.get("id"), (int, str)) else None
     if not isinstance(content, str):

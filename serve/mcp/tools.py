@@ -49,7 +49,7 @@ from serve.server_common import CallQueue, hold_turn
 from serve.text import add_path_to_commands, escape_controls, set_path_argument
 from stores import errors
 
-# Wrong arguments that an error message describes. More would only cost the model tokens.
+# Maximum number of wrong arguments that an error message describes. More would only cost the model tokens.
 MAX_PROBLEMS: Final = 5
 # Interval of progress notifications. Clients cancel a call that reports no progress for 30 to 60 s.
 PROGRESS_SECONDS: Final = 2.0
@@ -187,7 +187,7 @@ class _StrictTool(Tool):
 def to_list(value: str | list[str], name: str = "") -> list[str]:
     """Return the distinct texts of an argument that is a text or a list of texts.
 
-    `name`: name of an argument that must not be empty; BadRequest is raised if it is.
+    `name`: name of the argument. If it is given, an empty list raises BadRequest.
     """
     if name and not isinstance(value, str) and not value:
         raise BadRequest(f"The list `{name}` is empty.", hint="Name at least one.")
@@ -302,6 +302,8 @@ def _is_redundant(name: str, part: Any) -> bool:
 
 
 def _wrap_function(function: Callable[..., ResultType]) -> Callable[..., Awaitable[ResultType]]:
+    """Return the function as `create_tool` runs it: async, with its errors turned into errors of the protocol."""
+
     @functools.wraps(function)
     async def run(**arguments: Any) -> ResultType:
         cancelled = threading.Event()

@@ -1,7 +1,8 @@
 """Messages of the user to the agents of maps: answers to questions, and comments.
 
-The page writes them into the documents of the maps. A session gets each message once: in the field `fromUser` of the
-answer to its next call about the map, or when it waits for an answer. `mindmap.questions` has the rules.
+The viewer's page writes them into the documents of the maps. Each message is delivered once: in the field `fromUser` of
+the answer to a call about the map, or to a call that waits. An answer goes to the session that asked, a comment to the
+session that calls first; see `mindmap.questions`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mindmap.document import EditResult, Mindmap, utc_now
 from mindmap.map_store import MapStore
 from mindmap.questions import UnknownQuestion, find_question, has_message, list_messages, mark_delivered
 from pipeline.interrupts import check_cancelled
-from serve.mcp.mindmap_types import AnswerResult, ToolOutput, add_messages
+from serve.mcp.mindmap_types import AnswerResult, OutputType, add_messages
 from serve.viewer import discovery
 from stores.errors import LineageError
 from stores.mindmap_files import NoSuchMindmap, format_file_name
@@ -31,7 +32,7 @@ PAGE_CHECK_SECONDS: Final = 5.0
 # This many checks in a row without an open page end a wait. After one check, the page may come back, because it was
 # reloaded or its viewer restarted.
 CHECKS_WITHOUT_PAGE: Final = 2
-# Interval of these checks until one of them finds a page open, so that a wait without a page ends soon.
+# Interval of these checks until one of them finds an open page, so that a wait without a page ends soon.
 FIRST_PAGE_SECONDS: Final = 1.0
 
 
@@ -47,11 +48,11 @@ class UserMessages:
     session: str
     is_stopping: Callable[[], bool]
 
-    def add_pending_messages(self, function: Callable[..., ToolOutput]) -> Callable[..., ToolOutput]:
-        """Wrap a tool's function: the answer to a call also has the pending messages about the map of the call."""
+    def add_pending_messages(self, function: Callable[..., OutputType]) -> Callable[..., OutputType]:
+        """Wrap a tool's function, so that its answer also has the undelivered messages about the map of the call."""
 
         @functools.wraps(function)
-        def call_and_add_messages(**arguments: Any) -> ToolOutput:
+        def call_and_add_messages(**arguments: Any) -> OutputType:
             mindmap_id: str = arguments.get("mindmapId", "")
             pending = self._list_pending(mindmap_id) if mindmap_id else {}
             result = function(**arguments)
@@ -67,7 +68,7 @@ class UserMessages:
     async def wait_for_answer(self, mindmap_id: str, question_id: str, seconds: float) -> AnswerResult:
         """Wait until the question is answered, another message is pending, no page is open, or `seconds` have passed.
 
-        Raises UnknownQuestion.
+        The wait also ends when the program ends. Raises UnknownQuestion.
         """
         version, next_check = None, 0.0
         problem, checks_without_page, check_interval = "", 0, FIRST_PAGE_SECONDS

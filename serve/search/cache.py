@@ -132,7 +132,7 @@ class IndexCache:
             connection = index.connection
             metadata = IndexMetadata(load_recorded_state(connection), hunk_details.list_languages(connection))
             with self._lock:
-                # `evict_index` may have run before if the index was deleted meanwhile, so nothing would drop the entry.
+                # If the index was deleted meanwhile, `evict_index` may have run already; nothing else drops the entry.
                 if location.database.exists():
                     self._metadata[location] = index.fingerprint, metadata
         return metadata
@@ -152,7 +152,7 @@ class IndexCache:
                     raise
                 entry.loaded_snapshot = loaded_snapshot
                 self._evict_excess()
-                # As in `load_metadata`: nothing would drop the entry of an index that was deleted meanwhile.
+                # As in `load_metadata`: nothing else drops the entry of an index that was deleted meanwhile.
                 if not key.location.database.exists():
                     self._drop(key)
             elif loaded_snapshot.diffs is None:  # this is the second query, so more are likely to follow
@@ -168,7 +168,7 @@ class IndexCache:
         self._reader_pools.close(location)
 
     def close(self) -> None:
-        """Evict every index. Running queries still finish with their snapshots."""
+        """Close every index and empty the cache. Running queries still finish with their snapshots."""
         with self._lock:
             self._entries.clear()
             self._metadata.clear()
@@ -182,8 +182,9 @@ class IndexCache:
             for key, entry in self._entries.items():
                 if entry.loaded_snapshot:
                     hunks, bytes_ = len(entry.loaded_snapshot.snapshot.hunks), entry.bytes
-                    if other := indexes.pop(key.location, None):
-                        hunks, bytes_ = max(hunks, other.hunks), bytes_ + other.bytes
+                    # Work trees of one repository share an index, but have a snapshot for each HEAD.
+                    if earlier := indexes.pop(key.location, None):
+                        hunks, bytes_ = max(hunks, earlier.hunks), bytes_ + earlier.bytes
                     path = str(key.location.path)
                     indexes[key.location] = LoadedIndex(path, hunks, bytes_, now - entry.last_used)
         return tuple(indexes.values())
@@ -227,5 +228,5 @@ class IndexCache:
 
 
 def _get_modification_time(fingerprint: Fingerprint) -> int:
-    """Return the time of the last modification of the index, in ns."""
+    """Return the time of the last modification of the index files, in ns; 0 if there are none."""
     return max((stamp.modified_ns for stamp in fingerprint if stamp), default=0)

@@ -1,9 +1,9 @@
 """Search for all commits whose change adds or removes a text: `search_changes`.
 
-A hunk is the diff of one file in one commit. A search scans the hunks in the index. For hunks that the index has
-truncated, it searches the files in git. It drops the commits outside the request's range; without a range, it drops the
-commits that HEAD does not reach. Then it sorts the commits, and builds a hit with the matching lines for each of the
-first `limit` commits.
+A hunk is the diff of one file in one commit. A search scans the hunks in the index. For a hunk whose stored diff lacks
+lines, such as a truncated one, it searches the file in git. It drops the commits outside the request's range; without a
+range, it drops the commits that HEAD does not reach. Then it sorts the commits, and builds a hit with the matching
+lines for each of the first `limit` commits.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from stores.hunk_details import Connection, HunkDetails
 
 # Number of characters that are shown before a match in a long line.
 MATCH_MARGIN: Final = 60
-# `{commits}` becomes a phrase about commits that HEAD does not reach; empty with a range, which can include them.
+# `{commits}` becomes "commits that HEAD does not reach, ", or empty with a range, which can include such commits.
 LIMITATION: Final = (
     "Not searched: {commits}ignored paths, binary files, and what merges bring from their parents."
 )
@@ -65,7 +65,7 @@ LIMITATION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class GitMatches:
-    """Matches among the hunks that the index has truncated, found in their complete diffs in git.
+    """Matches among the hunks whose stored diffs lack lines, found in their complete diffs in git.
 
     `lines`: matching lines of each match, by hunk id. `unreadable`: number of hunks whose files this clone lacks.
     """
@@ -120,16 +120,17 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
             for match in (*matches, *git_matches.matches)
             if is_searched(match.commit_sha) and _has_requested_sign(request, match)
         )
-        matches_by_commit = _group_by_commit(requested_matches, oldest_first=request.oldest_first)
-        shown_count = min(request.limit, len(matches_by_commit))
-        last = matches_by_commit[-1:] if shown_count < len(matches_by_commit) else []
+        commit_matches = _group_by_commit(requested_matches, oldest_first=request.oldest_first)
+        shown_count = min(request.limit, len(commit_matches))
+        # If not all commits are shown, the answer also names the last one.
+        last_matches = commit_matches[-1:] if shown_count < len(commit_matches) else []
         hits, messages = _build_hits(
-            request, connection, pattern, [*matches_by_commit[:shown_count], *last], git_matches
+            request, connection, pattern, [*commit_matches[:shown_count], *last_matches], git_matches
         )
         possible_copies = hunk_details.find_possible_copies(connection, status.reachability, list(messages))
         reverts = hunk_details.find_reverts(connection, status.reachability, list(messages))
         elsewhere = None
-        if request.path and not matches_by_commit:
+        if request.path and not commit_matches:
             condition, parameters = _build_condition(
                 replace(filter_request, path=None), repository, connection
             )
@@ -149,12 +150,12 @@ def search_changes(request: ChangeSearchRequest, path: Path, home: Path) -> Chan
             hint=" ".join(_build_hints(status, git_matches, sum(map(is_searched, truncated_merges)))) or None,
             compatibility=build_compatibility(status.verdict),
             search=ChangeSearchDetails(
-                commits=len(matches_by_commit),
+                commits=len(commit_matches),
                 shown=shown_count,
                 order="oldest" if request.oldest_first else "newest",
-                last=replace(hits[-1], files=()) if last else None,
+                last=replace(hits[-1], files=()) if last_matches else None,
                 elsewhere=elsewhere,
-                limitation=None if matches_by_commit else _describe_limitation(request),
+                limitation=None if commit_matches else _describe_limitation(request),
             ),
         ),
     )
@@ -189,7 +190,7 @@ def _build_condition(
 def _search_in_git(
     repository: Repository, pattern: SearchPattern, hunks: Sequence[IncompleteHunk]
 ) -> GitMatches:
-    """Search the files of these hunks in git, because the index has truncated their diffs."""
+    """Search the files of these hunks in git, because their stored diffs lack lines."""
     git_matches, unreadable = GitMatches(), 0
     for hunk in hunks:
         try:
@@ -209,7 +210,7 @@ def _search_in_git(
 def _find_lines_in_git(
     repository: Repository, pattern: SearchPattern, hunk: IncompleteHunk
 ) -> tuple[MatchingLine, ...]:
-    """Return the matching lines of a hunk's complete diff; empty if the file is binary."""
+    """Return the matching lines of a hunk's complete diff; none for a binary file."""
     old = read_content(repository, hunk.parent, hunk.old_path) if hunk.parent and hunk.old_path else None
     new = read_content(repository, hunk.commit_sha, hunk.path) if hunk.path else None
     if not pattern.may_match_change(old or b"", new or b""):
@@ -263,17 +264,17 @@ def _build_hits(
     request: ChangeSearchRequest,
     connection: Connection,
     pattern: SearchPattern,
-    matches_by_commit: Sequence[Sequence[HunkMatch]],
+    commit_matches: Sequence[Sequence[HunkMatch]],
     git_matches: GitMatches,
 ) -> tuple[tuple[ChangeHit, ...], dict[str, str]]:
     """Return the hits without evidence, and the message of each commit by sha.
 
-    `git_matches`: has the lines of the matches that were found in git.
+    `commit_matches`: matches of each commit. `git_matches`: has the lines of the matches that were found in git.
     """
-    hunk_ids = [match.hunk_id for matches in matches_by_commit for match in matches[: request.max_files]]
+    hunk_ids = [match.hunk_id for matches in commit_matches for match in matches[: request.max_files]]
     details = {hunk.hunk_id: hunk for hunk in hunk_details.load_hunk_details(connection, hunk_ids)}
     hits = []
-    for matches in matches_by_commit:
+    for matches in commit_matches:
         commit = details[matches[0].hunk_id]
         files = _build_files(request, pattern, matches[: request.max_files], details, git_matches)
         hits.append(
@@ -298,7 +299,7 @@ def _build_files(
     details: Mapping[int, HunkDetails],
     git_matches: GitMatches,
 ) -> Iterator[MatchingFile]:
-    """Yield the files of a commit, with the commit's first `request.max_lines` matching lines."""
+    """Yield the files of a commit, with at most `request.max_lines` matching lines in all."""
     excluded_sign = "-" if request.only_added else "+" if request.only_removed else ""
     remaining_lines = request.max_lines
     for match in matches:
@@ -321,7 +322,8 @@ def _shorten_line(pattern: SearchPattern, text: str) -> str:
     return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
 
 
-def _build_hints(status: IndexStatus, git_matches: GitMatches, truncated_merges: int) -> Iterator[str]:
+def _build_hints(status: IndexStatus, git_matches: GitMatches, merge_count: int) -> Iterator[str]:
+    """Yield the hints of an answer. `merge_count`: number of searched merges whose diff the index truncates."""
     yield from build_index_hints(status)
     if status.unreadable_commits:
         count = format_commit_count(status.unreadable_commits)
@@ -329,6 +331,6 @@ def _build_hints(status: IndexStatus, git_matches: GitMatches, truncated_merges:
     if git_matches.unreadable:
         changes = format_count(git_matches.unreadable, "large change")
         yield f"{changes} could not be searched, because this clone lacks the files. {MISSING_OBJECT_HINT}"
-    if truncated_merges:
-        merges = format_count(truncated_merges, "merge")
+    if merge_count:
+        merges = format_count(merge_count, "merge")
         yield f"Only the first lines of {merges} were searched, because so many lines differ from all parents."

@@ -43,6 +43,7 @@ MAX_MATCHED_WORDS: Final = 5
 MIN_MESSAGE_WORDS: Final = 2
 
 # Texts in a query that a hit should have literally, in the order of the columns of `CandidateFeatures.literal_matches`.
+# The parent of a symbol is the class in `Class.method`.
 LITERAL_HINTS: Final = ("path", "quoted symbol name", "quoted parent of the symbol")
 
 # Fields of a candidate that can contain a term, in the order in which answers list them.
@@ -56,12 +57,12 @@ FEATURES: Final = (
     "BM25",  # BM25 score of the hunk, as a share of the highest possible score
     "matched words",  # weight of the query's content words that the hunk's text has, as a share of their total weight
     "matched words in subject",  # the same share for the first line of the message
-    "matched word pairs in message",  # share of the query's adjacent content words that are adjacent in the message
-    "matched identifiers",  # weight of the query's compound identifiers in the hunk's text, divided by the same total
-    "matched words in path",  # weight of the query's content words in the path, divided by the same total
+    "matched word pairs in message",  # share of the query's pairs of adjacent content words that the message has, too
+    "matched identifiers",  # weight of the query's compound identifiers in the text, divided by that total weight
+    "matched words in path",  # weight of the query's content words in the path, divided by that total weight
     "similarity of other files",  # weighted sum of the whitened similarities of the commit's second and third best hunk
-    "file of requested role",  # 1 if the commit changes source code, or a file of a role that the query names
-    "subject as asked",  # 1 if the subject says that the commit adds (query about an origin) or removes (a removal)
+    "file of requested role",  # 1 if the commit changes source code, or a file of a role that the query names; else 0
+    "subject as asked",  # 1 if the subject has a word for adding (query about an origin) or removing (removal); else 0
     "removed lines",  # share of removed lines in the commit's changed lines, for a query about a removal; else 0
 )
 
@@ -70,9 +71,8 @@ OTHER_HUNK_WEIGHTS: Final = (0.5, 0.25)
 # Added to the number of changed lines, so that a commit that only removes one line has a small share of removed lines.
 LINE_SMOOTHING: Final = 3
 
-# Patterns of the subjects of commits that add or remove something. A word for adding is at the start, perhaps after a
-# type of Conventional Commits such as `feat(api)!:`. A word for removing can be anywhere, also in the name of a branch
-# such as `remove_windows`. Only inflections of a word count, because "Address comments" adds nothing.
+# A word for adding starts the subject, perhaps after a type such as `feat(api)!:`. A word for removing can be anywhere,
+# also in a branch name such as `remove_windows`. Only inflections count, because "Address comments" adds nothing.
 _SUBJECT_PATTERNS: Final = {
     Modifier.ORIGIN: re.compile(
         r"(?:[\w.-]+(?:\([^)]*\))?!?:\s*)?\W*(?:(?:add|allow|detect|implement|start|support)(?:s|ed|ing)?"
@@ -158,7 +158,7 @@ class QueryTerms:
         """Return, for each row of counts, the weight of the masked terms that occur, as a share of `total_weight`."""
         return np.asarray((counts > 0) @ (self.weights * mask) / self.total_weight)
 
-    def list_rarest_words(self, counts: Ints) -> tuple[str, ...]:
+    def list_matched_words(self, counts: Ints) -> tuple[str, ...]:
         """Return the content terms that occur, as the user typed them, the rarest first; ties in alphabetical order."""
         present_columns = np.flatnonzero((counts > 0) & self.is_content)
         sorted_columns = sorted(
@@ -178,14 +178,14 @@ class MatchedTerms:
     query_terms: QueryTerms
     counts: Ints
 
-    def compute_change_share(self) -> float:
+    def compute_share_outside_message(self) -> float:
         """Return the weight of the content terms in path, symbols or change, as a share of `total_weight`."""
         counts = self.counts[FIELDS.index("path") :].max(axis=0, keepdims=True)
         return float(self.query_terms.compute_weight_share(counts, self.query_terms.is_content)[0])
 
     def __str__(self) -> str:
         """Return the matched words as typed, by field, the rarest first."""
-        words_by_field = zip(FIELDS, map(self.query_terms.list_rarest_words, self.counts), strict=True)
+        words_by_field = zip(FIELDS, map(self.query_terms.list_matched_words, self.counts), strict=True)
         matches = [
             f"{field}: {', '.join(words[:MAX_MATCHED_WORDS])}" for field, words in words_by_field if words
         ]
@@ -421,7 +421,7 @@ def _compute_file_features(
 
 
 def _compute_removed_shares(connection: Connection, commits: frozenset[str]) -> dict[str, float]:
-    """Return the share of removed lines in the lines that each commit changes. Tests and prose do not count."""
+    """Return each commit's share of removed lines among its changed lines. Tests and prose do not count."""
     shares = {}
     for sha, files in load_changed_files(connection, commits).items():
         program_files = [file for file in files if classify_role(file.file_path) in ("source", "other")]
@@ -432,7 +432,7 @@ def _compute_removed_shares(connection: Connection, commits: frozenset[str]) -> 
 
 
 def _impute_missing(similarities: Floats, vectors: Vectors) -> Floats:
-    """Give texts without a vector yet (rows of zeros) the mean similarity of the other texts, so that words decide."""
+    """Give texts that have no vector yet (rows of zeros) the mean similarity of the others, so that words decide."""
     has_vector = vectors.any(axis=1)
     if has_vector.all() or not has_vector.any():
         return similarities

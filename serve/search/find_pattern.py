@@ -75,8 +75,8 @@ MAX_SHOWN_SYMBOLS: Final = 40
 MAX_SHOWN_FILES: Final = 20
 # Age at which a commit's recency weight has fallen to 1/e.
 RECENCY_DAYS: Final = 90.0
-# Number of commits to select for each requested hit. Commits with the same patch are then merged into one hit, and the
-# others take their places.
+# Number of commits to select for each requested hit. More than one, because commits with the same patch are then merged
+# into one hit.
 COMPARED_COMMITS_PER_HIT: Final = 2
 # Decimal places of the numbers in an answer.
 SCORE_DIGITS: Final = 6
@@ -248,7 +248,7 @@ def rank_candidates(
     candidates: Sequence[Candidate],
     reranker: Reranker | None,
 ) -> list[ScoredCandidate]:
-    """Order the candidates by the reranker's scores; without a reranker, by those of rank fusion."""
+    """Order the candidates by the reranker's scores; without a reranker, by the scores of rank fusion."""
     if reranker is None or not candidates:
         return order_by_fusion(candidates)
     features = compute_features(connection, query, results, candidates)
@@ -320,7 +320,7 @@ def _build_hit(
     changelog_diffs: Mapping[int, str],
 ) -> PatternHit:
     """Build a hit. `files`: the files of the commit. `changelog_diffs`: diffs of changelogs by hunk id."""
-    # The file of the hit comes first. The sort is stable, so the others keep their order in the commit.
+    # The file of the hit comes first. The sort is stable, so the other files keep their order in the commit.
     shown_files = sorted(files, key=lambda file: file.file_path != details.file_path)[:MAX_SHOWN_FILES]
     excerpt = truncate_diff(details.diff, extract_content_words(query.terms))
     return PatternHit(
@@ -339,7 +339,7 @@ def _build_hit(
         matched=str(scored_candidate.matched_terms) if scored_candidate.matched_terms else None,
         weak=scored_candidate.is_weak,
         author_date=format_author_date(details.author_date, details.commit_date),
-        files=tuple(ChangedFile(*file[1:]) for file in shown_files),
+        files=tuple(ChangedFile(*file[1:]) for file in shown_files),  # all fields but the hunk id
         file_count=len(files),
         changelog=select_changelog_entries(
             (changelog_diffs[file.hunk_id] for file in files if file.hunk_id in changelog_diffs),
@@ -376,9 +376,9 @@ def describe_hits(
 ) -> str:
     """Return a hint about an answer without hits or with only weak hits; empty if there is nothing to say.
 
-    `statuses`: statuses of the searched indexes. While commits or vectors are missing, weak hits give no hint, because
-    better hits may follow. While commits are missing, an answer without hits gives a hint only if the query has
-    filters. An index without vectors finds changes only by words, so a query without content words has no hits.
+    `statuses`: statuses of the searched indexes. A query without content words gives a hint. For other queries,
+    weak hits give no hint while commits or vectors are missing, because better hits may follow. While commits are
+    missing, an answer without hits gives a hint only if the query has filters.
     """
     is_history_partial = any(status.has_partial_history for status in statuses)
     has_vectors = any(status.vector_share > 0 for status in statuses)

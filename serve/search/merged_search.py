@@ -1,7 +1,7 @@
 """Search of several indexes at once. The hits are merged by probability.
 
 Each index runs its own retrievers and fusion. The features of a candidate mean the same in every repository, so the
-probability computed from them selects the best candidates of all indexes. This needs no model. Only the selected
+probability computed from them selects the best candidates of all indexes, without a cross-encoder. Only the selected
 candidates are reranked, as many in total as for one index. See "Answers from several repositories" in serve/README.md.
 """
 
@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -86,14 +86,14 @@ def find_in_repositories(
     """Return the commits of several repositories whose changes best match the request, merged by probability.
 
     A commit that several repositories have is a hit of the repository where it has the highest score. Without
-    `request.rerank`, the probability is from the features alone, because scores of rank fusion differ between indexes.
+    `request.rerank`, `FeatureReranker` is used, because scores of rank fusion are not comparable between indexes.
     The hint names the repositories that cannot answer. Raises BadRequest, and NoAnswer if none can answer.
     """
     now = now or datetime.now(UTC)
     validate_request(request, now)
     if not request.rerank or reranker is None:
         reranker = FeatureReranker()
-    # An uncached index has to be read, and git can take seconds for a range, or for a release or issue (with a digit).
+    # Opening is slow if an index must be read, or if git looks up a range, or a release or issue (with a digit).
     may_be_cached = len(searcher.list_loaded_indexes()) >= len(repositories)
     opens_slowly = not may_be_cached or bool(request.commit_range or re.search(r"\d", request.text))
     with ExitStack() as stack:
@@ -145,11 +145,11 @@ class _IndexSearch:
 
     A step that fails closes the index and raises the error.
 
-    - `error`: why the index could not be read for the cross-encoder.
+    - `error`: error of reading the changes for the cross-encoder; None if there was none.
     - `needs_thread`: True if the next step is run in a thread of its own. After `open`, only large indexes need one.
     - `ranked_candidates`: candidates in the order of `FeatureReranker`.
     - `rerank_ids`: ids of the hunks to rerank.
-    - `best_candidates`: reranked candidates, one for each commit, the best first; in the end only those of the hits.
+    - `best_candidates`: reranked candidates, one for each commit, the best first. Later, only those of the hits remain.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class _IndexSearch:
         self.needs_thread = self.open_search.status.commits >= LARGE_INDEX_COMMITS
 
     def retrieve(self) -> None:
-        """Rank the candidates of the index by their features."""
+        """Retrieve candidates and rank them by their features."""
         search = self.open_search
         if not search.status.commits:
             return
@@ -200,8 +200,8 @@ class _IndexSearch:
                 probabilities = FeatureReranker().predict(self._features)
                 self.ranked_candidates = self._rank(self._candidates, self._features, probabilities)
 
-    def select_features(self) -> CandidateFeatures:
-        """Drop the candidates that are not in `rerank_ids`, and return the features of the others."""
+    def keep_selected(self) -> CandidateFeatures:
+        """Keep only the candidates in `rerank_ids`, and return their features."""
         ids = [candidate.hunk_id for candidate in self._candidates]
         indices = [index for index, hunk_id in enumerate(ids) if hunk_id in self.rerank_ids]
         self._candidates = tuple(self._candidates[index] for index in indices)
@@ -222,7 +222,7 @@ class _IndexSearch:
             return [ChangeText("", "")] * len(indices)
 
     def select_best_hunks(self, probabilities: Floats) -> None:
-        """Select the best hunk of each commit. `probabilities`: of the candidates that `select_features` kept."""
+        """Select the best hunk of each commit. `probabilities`: of the candidates that `keep_selected` kept."""
         query = self.open_search.query
         ranked = self._rank(self._candidates, self._features, probabilities)
         self.best_candidates = select_best_hunks(ranked, COMPARED_COMMITS_PER_HIT * query.k, query.roles)
@@ -252,10 +252,9 @@ class _IndexSearch:
     def _open_repository(self) -> Repository:
         """Open the repository. Raise NotARepository if its directory is no longer the root of a repository."""
         path = Path(self.repository.path)
-        try:
+        repository = None
+        with suppress(NotARepository):
             repository = open_repository(path)
-        except NotARepository:
-            repository = None
         # For a path inside a repository, `open_repository` opens the enclosing repository.
         if repository is None or repository.canonical_path != path:
             raise NotARepository(
@@ -334,16 +333,16 @@ class _MergedSearch:
     def select_candidates(self) -> None:
         """Select the candidates to rerank: the best candidates of all indexes, together as many as for one index.
 
-        A hunk of several indexes is selected only in the index where it ranks highest.
+        A hunk that several indexes have is selected only in the index where its score is highest.
         """
-        distinct_hunks: set[tuple[str, str]] = set()
+        hunk_keys: set[tuple[str, str]] = set()
         ranked = ((scored, search) for search in self.searches for scored in search.ranked_candidates)
         count = max(search.open_search.query.retrieval_profile.candidate_count for search in self.searches)
         for scored, search in sorted(ranked, key=_get_pair_sort_key):
             candidate = scored.candidate
-            hunk = candidate.commit_sha, candidate.file_path
-            if len(distinct_hunks) < count and hunk not in distinct_hunks:
-                distinct_hunks.add(hunk)
+            key = candidate.commit_sha, candidate.file_path
+            if len(hunk_keys) < count and key not in hunk_keys:
+                hunk_keys.add(key)
                 search.rerank_ids.add(candidate.hunk_id)
 
     def rerank(self, reranker: Reranker) -> None:
@@ -351,7 +350,7 @@ class _MergedSearch:
         searches = [search for search in self.searches if search.rerank_ids]
         if not searches:
             return
-        features = [search.select_features() for search in searches]
+        features = [search.keep_selected() for search in searches]
         ends = np.cumsum([len(group.commits) for group in features])
         probabilities = np.split(reranker.predict(CandidateFeatures.concatenate(features)), ends[:-1])
         for search, own_probabilities in zip(searches, probabilities, strict=True):
@@ -361,8 +360,7 @@ class _MergedSearch:
     def keep_best_commits(self, commits_per_hit: int = 1) -> None:
         """Keep the best candidates of all indexes, `commits_per_hit` for each requested hit.
 
-        A commit of several indexes is kept only in the index where its score is highest. If the scores are equal, the
-        index of the first name keeps it.
+        A commit that several indexes have is kept only where its score is best; in a tie, in the first index by name.
         """
         best = ((scored, search) for search in self.searches for scored in search.best_candidates)
         by_commit: dict[str, tuple[ScoredCandidate, _IndexSearch]] = {}
@@ -383,7 +381,7 @@ class _MergedSearch:
         statuses = [search.open_search.status for search in self.searches]
         compatibilities = [build_compatibility(status.verdict) for status in statuses]
         compatible = CompatibilityStatus.COMPATIBLE.value
-        incompatible = [verdict for verdict in compatibilities if verdict.status != compatible]
+        incompatible = [entry for entry in compatibilities if entry.status != compatible]
         indexed_at = [state.indexed_at for state in map(build_index_state, statuses) if state.indexed_at]
         return FindAnswer(
             tuple(next(hits[search.repository]) for _, search in self._pairs),
@@ -442,7 +440,7 @@ def _format_error(error: LineageError) -> str:
 
 
 def _list_texts(texts: dict[NamedRepository, str], others: str) -> Iterator[str]:
-    """Yield the first MAX_LISTED texts, each with the name of its repository, and with its path added to commands.
+    """Yield the first MAX_LISTED texts, each after its repository's name, with the repository's path added to commands.
 
     `others`: format string of a last sentence about the other texts. `{count}` in it becomes their number.
     """

@@ -2,10 +2,10 @@
 
 - `parse_query`: conversion of a request to query text, filters and retrieval profile.
 - `classify_intent`: choice of the intent (bug fix, API usage, ...) by cue words. The intent sets the retrieval profile.
-- `find_modifier`: whether a question asks for the commit that introduced or removed something.
+- `find_modifier`: check whether a question asks for the commit that introduced or removed something.
 - `normalize_path_filter`: conversion of a path filter, as typed or completed by a shell, to a gitignore pattern.
 
-A lane is one retriever's ranking of the hunks, the diffs of single files in commits.
+A hunk is the diff of one file in one commit. A lane is one retriever's ranking of the hunks.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Query:
     - `retrieval_profile`: parameters of the search. `query_profile`: description of the intent for the user.
     - `k`: number of commits to return.
     - `now`: time from which ages count.
-    - `is_question`: whether the query has function words, as questions and sentences do and lists of words do not.
-    - `modifier`: set for questions about an origin or a removal.
+    - `is_question`: True if the query has function words: a question or sentence, not a list of words.
+    - `modifier`: kind of commit that the query asks for; None unless it asks for an origin or a removal.
     - `referring_commits`: commits that belong to the issues and pull requests that the query names. Their hits come
       first.
     """
@@ -133,6 +133,7 @@ def parse_filters(request: FindRequest, now: datetime, context: RepositoryContex
             raise BadRequest(f"The {name} filter is empty.", hint="Omit it or give it a value.")
     since = parse_date(request.since, now) if request.since is not None else None
     until = parse_date(request.until, now) if request.until is not None else None
+    # A start in the future is allowed, because the clock of a commit's author may be wrong.
     if since and (since >= until if until else since == now):
         end = f"{request.until!r:.200}" if until else "now"
         raise BadRequest(
@@ -218,13 +219,13 @@ class Modifier(Enum):
     REMOVAL = "asks for a removal: commits that remove lines, or whose subject says so, are preferred"
 
 
-# Number of hunks to rerank, fixed in advance. More hardly help: see "How the reranker was trained" in serve/README.md.
+# Number of hunks to rerank. More hunks hardly improve answers: see "How the reranker was trained" in serve/README.md.
 DEFAULT_CANDIDATES: Final = 50
-# Largest share by which recency raises the score of a commit. Fixed in advance, not tuned.
+# Largest share by which recency raises the score of a commit. Not tuned.
 RECENCY_WEIGHT: Final = 0.05
 # Number of hunks to rerank for API usage. It is larger, because calls of a function differ more than changes of it.
 API_CANDIDATES: Final = 100
-# Factor of RECENCY_WEIGHT for bug fixes, because old bugs were fixed in code that no longer exists. Not tuned.
+# Factor of RECENCY_WEIGHT for bug fixes, because old fixes are often in code that no longer exists. Not tuned.
 BUG_FIX_RECENCY_FACTOR: Final = 1.5
 
 
@@ -347,7 +348,7 @@ class IntentClassification:
 
 @lru_cache
 def classify_intent(text: str) -> IntentClassification:
-    """Return the intent that has the most cues in the text, and the file roles and the modifier of the text."""
+    """Return the intent with the most cues in the text (UNKNOWN without cues), and its file roles and modifier."""
     cues = {intent: _find_cues(pattern, text.lower()) for intent, pattern in CUES.items()}
     intent = max(cues, key=lambda intent: len(cues[intent]))
     roles = frozenset(role for role, pattern in ROLE_CUES.items() if pattern.search(text.lower()))
@@ -356,7 +357,7 @@ def classify_intent(text: str) -> IntentClassification:
 
 
 def find_modifier(text: str) -> Modifier | None:
-    """Return the modifier that has the most cues in the text; None if the text has no cues."""
+    """Return the modifier with the most cues in the text; None if the text has no cues of a modifier."""
     cue_text = text.strip().lower()
     is_question = _QUESTION.match(cue_text) is not None
     if not _FIRST_TIME.match(cue_text):
@@ -380,7 +381,7 @@ def _describe_referring(commits: Collection[str], filters: QueryFilter) -> str:
 
 
 def _find_cues(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
-    """Return the different cues in the text."""
+    """Return the distinct cues in the text."""
     return tuple(dict.fromkeys(match.group() for match in pattern.finditer(text)))
 
 
@@ -432,6 +433,7 @@ def _resolve_absolute(pattern: str, work_tree: Path, has_path: Callable[[str], b
 
 
 def _build_rooted_pattern(work_tree: Path, path: Path, pattern: str) -> str:
+    """Return the gitignore pattern for a path in the work tree. `pattern`: the path as typed."""
     relative_path = path.relative_to(work_tree).as_posix()
     if relative_path == ".":
         raise _build_outside_error(pattern)

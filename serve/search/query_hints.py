@@ -1,6 +1,6 @@
 """Hints in the text of a query, and its function words.
 
-Function words ("how", "the", "was") carry no meaning of their own; content words are all others.
+Function words ("how", "the", "was") have no meaning of their own. All other words are content words.
 
 - `parse_hints`: search for the language, time range, paths and quoted symbol names that a query mentions.
 - `parse_date`: parser of ages and dates (`30d`, `2024-01-31`, `2024-01`, `2024`, `2024-01-31T12:00:00Z`).
@@ -36,7 +36,7 @@ _AGE: Final = re.compile(r"(\d+)([hdwmy])", re.ASCII | re.IGNORECASE)
 DATE_PATTERN: Final = r"\d{4}(?:-\d{2}(?:-\d{2})?)?"
 _DATE_REGEX: Final = re.compile(DATE_PATTERN, re.ASCII)
 
-# Words that have no weight in a search. They are rare in code, so BM25 would give them a high weight.
+# Words that do not count as matched words of a hit. They are rare in code, so BM25 gives them a high weight.
 FUNCTION_WORDS: Final = frozenset(
     count_terms(
         "a about all an and any are as at be been before being but by can could did do does doing done for from get"
@@ -48,7 +48,7 @@ FUNCTION_WORDS: Final = frozenset(
     )
 )
 
-# Verbs that say how something was changed. A question and the subject of its answer often use different ones.
+# Verbs that say how something was changed. A question and the subject of its answer often use different verbs.
 CHANGE_VERBS: Final = frozenset(
     count_terms(
         "add allow avoid change correct create delete deprecate disable drop enable extend fix handle implement improve"
@@ -81,7 +81,7 @@ _FILTERABLE_LANGUAGES: Final = (
 # Maximum number of paths to look up. Each needs a query of the index, and a pasted text may have thousands of slashes.
 MAX_PATHS: Final = 20
 
-# Maximum number of issues and pull requests whose commits are searched. A pasted log may name thousands.
+# Maximum number of issues and pull requests whose commits are looked up. A pasted log may name thousands.
 MAX_NUMBERS: Final = 10
 
 # Maximum number of phrases that are looked up as the name of a release.
@@ -92,10 +92,10 @@ MAX_RELEASES: Final = 20
 MAX_ABSENT_LANGUAGES: Final = 5
 
 _LANGUAGE_FIELD: Final = re.compile(r"\b(?:language|lang):\s*([\w+#-]+)", re.IGNORECASE)
-# Not followed by a number: "in Python 3.12" is about a supported version, not about the language of the code.
+# Before a number it is no mention: "in Python 3.12" is about a supported version, not about the language of the code.
 _LANGUAGE_MENTION: Final = re.compile(
     r"\bin ([\w+#-]+)(?: code| files?| sources?)?(?![\w+#/-]|\s*\d|\.\w)"
-    # Bounded, because a long run of hyphens would take quadratic time; no language name is as long.
+    # At most 40 characters, because a long run of hyphens would take quadratic time. No language name is as long.
     r"|\b([\w+#-]{1,40}) (?:code|files?|sources?)\b",
     re.IGNORECASE,
 )
@@ -149,10 +149,10 @@ _SCOPE_SEPARATOR: Final = re.compile(r"\.|::|#")
 class Hints:
     """Hints found in a query.
 
-    `text` is the query without the phrases that state a language, a release or a time range. `paths` are files or
-    directories to prefer, `symbols` are quoted names. `absent_languages` are languages that the query names and the
-    history lacks. `release` is the release that the query asks about. `numbers` are the issues and pull requests that
-    the query names.
+    `text` is the query without the phrases that state a language, a release or a time range. `since` is the start of
+    the time range. `paths` are files or directories to prefer, `symbols` are quoted names. `absent_languages` are
+    languages that the query names and the history lacks. `release` is the release that the query asks about. `numbers`
+    are the issues and pull requests that the query names.
     """
 
     text: str
@@ -170,7 +170,7 @@ class RepositoryContext:
     """Facts about the repository that decide which words of a query are hints.
 
     - `has_language`: checks whether the history has files in a language.
-    - `has_path`: checks whether a path of the history contains the components of a path, one after the other.
+    - `has_path`: checks whether some path in the history contains the components of a given path, one after the other.
     - `work_tree`: root of the work tree; None for a bare repository.
     - `is_indexed`: False without an index. The languages of the history are then unknown.
     - `find_release`: returns the commits first released in a tag; None if there is no such tag.
@@ -237,7 +237,7 @@ def _find_languages(text: str) -> Iterator[str]:
 
 
 def _extract_language(text: str, has_language: Callable[[str], bool]) -> tuple[str, str | None]:
-    """Return the text without the phrase that names a language, and the language; None if no phrase does."""
+    """Return the text without the phrase that names a language, and the language; None without such a phrase."""
     for match in _LANGUAGE_FIELD.finditer(text):
         language = LANGUAGES.get(match[1].lower())
         if language and has_language(language):
@@ -256,7 +256,7 @@ def _find_alternatives(text: str, match: re.Match[str]) -> list[str]:
     # Only some characters before the language are searched: a pasted text may name a language thousands of times.
     before = _PREVIOUS_ALTERNATIVE.search(text, max(0, match.start() - CONJUNCTION_WINDOW), match.start())
     after = _NEXT_ALTERNATIVE.match(text, match.end())
-    return [other[1] for other in (before, after) if other]
+    return [alternative[1] for alternative in (before, after) if alternative]
 
 
 def _resolve_language_mention(word: str) -> str | None:
@@ -273,7 +273,7 @@ def _resolve_language_mention(word: str) -> str | None:
 def _extract_release(
     text: str, find_release: Callable[[str], ReleaseFilter | None]
 ) -> tuple[str, ReleaseFilter | None]:
-    """Return the text without the phrase that names a release, and the release; None if no phrase does."""
+    """Return the text without the phrase that names a release, and the release; None without such a phrase."""
     for match in islice(_RELEASE.finditer(text), MAX_RELEASES):
         name = match["tag"].rstrip("./+-")
         # A bare number may be a count: "in 2 steps".
@@ -285,7 +285,7 @@ def _extract_release(
 
 
 def _extract_timeframe(text: str, now: datetime) -> tuple[str, datetime | None]:
-    """Return the text without the phrase that names a time range, and the range's start; None if no phrase does."""
+    """Return the text without the phrase that names a time range, and its start; None without such a phrase."""
     # "last month" alone may describe a thing, as in "last month button".
     if (match := _RELATIVE_PERIOD.search(text)) and (
         match["within"] or match["count"] or _ends_phrase(text, match)
@@ -345,11 +345,11 @@ def parse_date(text: str, now: datetime) -> datetime:
         ) from error
 
 
-def format_date(moment: datetime) -> str:
+def format_date(time: datetime) -> str:
     """Format a time in UTC for `parse_date`: midnight as a day, any other time to the second."""
-    if moment == moment.replace(hour=0, minute=0, second=0, microsecond=0):
-        return moment.date().isoformat()
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+    if time == time.replace(hour=0, minute=0, second=0, microsecond=0):
+        return time.date().isoformat()
+    return f"{time:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def parse_calendar_date(text: str) -> datetime | None:
@@ -379,7 +379,7 @@ def extract_content_words(terms: Iterable[str]) -> frozenset[str]:
 
 
 def extract_topic_words(terms: Iterable[str]) -> frozenset[str]:
-    """Return the content words that are not verbs of change; all content words if each is a verb of change."""
+    """Return the content words without CHANGE_VERBS; all content words if each is such a verb."""
     content_words = extract_content_words(terms)
     return content_words - CHANGE_VERBS or content_words
 
@@ -387,8 +387,8 @@ def extract_topic_words(terms: Iterable[str]) -> frozenset[str]:
 def strip_question_phrases(text: str) -> str:
     """Remove the function words at the start of a question: "how did we retry" -> "retry".
 
-    The encoder would count these words as part of the meaning, most of all in a short question. A text without content
-    words stays unchanged.
+    The encoder would count these words as part of the meaning, most of all in a short question. Negations stay. A text
+    without content words, or that does not start like a question, stays unchanged.
     """
     if not _QUESTION_START.match(text):
         return text

@@ -50,8 +50,8 @@ QUESTION_MODEL: Final = LogisticModel(
     },
     bias=-7.47,
 )
-# For queries without function words, which are often words of a subject. Fitted to words of subjects, then scaled so
-# that a word that only the code has is no weak match.
+# For queries without function words, which are often words of a subject. Fitted to words of subjects, then scaled, so
+# that a commit is not weak if only its code has a word of the query.
 KEYWORD_MODEL: Final = LogisticModel(
     {
         "hunk similarity": 1.71,
@@ -72,7 +72,7 @@ KEYWORD_MODEL: Final = LogisticModel(
 )
 # Weight of the cross-encoder's score in the logit. With 0.1, nDCG@10 of the questions for development was 0.007 lower.
 CROSS_ENCODER_WEIGHT: Final = 0.05
-# Mean score of the cross-encoder. It leaves a probability unchanged.
+# Mean score of the cross-encoder. A commit with this score keeps its probability.
 CROSS_ENCODER_MEAN: Final = 14.0
 
 # Hits below this probability are weak. The best hit is weak for 1 in 7 of the questions for development (tests/eval)
@@ -81,8 +81,8 @@ WEAK_PROBABILITY: Final = 0.1
 # Added to the logit of a candidate for each literal hint that it has: a probability of 0.5 becomes 0.82, 0.1 becomes
 # 0.33. Hints are not filters, so a much likelier candidate without them still comes first.
 LITERAL_BOOST: Final = 1.5
-# A hunk of a requested role replaces the best hunk of its commit if its probability is at least this share of the best
-# one. See "Which hunk of a commit is shown" in serve/README.md.
+# A hunk of a requested role can replace the best hunk of its commit if its probability is at least this share of the
+# best hunk's. See "Which hunk of a commit is shown" in serve/README.md.
 MIN_RELATIVE_PROBABILITY: Final = 0.5
 
 
@@ -119,7 +119,7 @@ class ScoredCandidate:
 
 
 class Reranker(Protocol):
-    """Model that predicts from features if a candidate answers the query."""
+    """Model that predicts from features whether a candidate answers the query."""
 
     def predict(self, features: CandidateFeatures) -> Floats:
         """Return a probability for each candidate."""
@@ -127,7 +127,7 @@ class Reranker(Protocol):
 
 
 class FeatureReranker:
-    """Logistic regression over the features. It loads no model."""
+    """Logistic regression over the features, without a cross-encoder."""
 
     def predict(self, features: CandidateFeatures) -> Floats:
         """Return the probabilities by `QUESTION_MODEL` or `KEYWORD_MODEL`."""
@@ -241,10 +241,10 @@ def select_best_hunks(
 ) -> tuple[ScoredCandidate, ...]:
     """Return one hunk for each of the first `count` commits, with the score of the commit's best hunk.
 
-    Preferred are hunks of source code, or of the file `roles` that the query also asks for, that are likely
-    (MIN_RELATIVE_PROBABILITY) and have all literal matches of the commit's best hunk. Of these, the hunk with the
-    highest product is returned: its probability times the share of the query's words in its path, symbols and change.
-    Without such a hunk, the best hunk of the commit is returned.
+    A hunk is preferred if its file is source code or has one of the `roles` that the query also asks for. It must also
+    have all literal matches of the commit's best hunk, and at least MIN_RELATIVE_PROBABILITY of its probability. The
+    result is the preferred hunk with the highest product of its probability and the share of the query's words in its
+    path, symbols and change. Without a preferred hunk, it is the best hunk.
     """
     by_commit: dict[str, list[ScoredCandidate]] = {}
     for scored in ranked_candidates:
@@ -258,8 +258,8 @@ def merge_copies(
 ) -> tuple[ScoredCandidate, ...]:
     """Return the oldest candidate of each group of copies, with rank and score of the group's best candidate.
 
-    `copies`: for each commit, the other commits with the same patch. If the query refers to the commit of the best
-    candidate, only candidates of such commits can replace it.
+    `copies`: for each commit, the other commits with the same patch. A candidate replaces the best one only if the
+    query refers to both commits (`Candidate.is_referring`) or to neither.
     """
     hits: list[ScoredCandidate] = []
     merged_commits: set[str] = set()
@@ -304,7 +304,7 @@ def _choose_hunk(hunks: Sequence[ScoredCandidate], roles: frozenset[FileRole]) -
 
 def _rate_hunk(hunk: ScoredCandidate) -> float:
     """Return the probability times the share of the query's words in path, symbols and change."""
-    share = hunk.matched_terms.compute_change_share() if hunk.matched_terms else 0.0
+    share = hunk.matched_terms.compute_share_outside_message() if hunk.matched_terms else 0.0
     return share * (hunk.probability or 0.0)
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 # Maximum number of commits that become candidates because their subject has every topic word of the query.
 MAX_SUBJECT_MATCHES: Final = 10
-# Maximum number of hunks with every topic word whose subjects are read to find these commits. This takes up to 3 ms.
+# To find these commits, the subjects of at most this many hunks with every topic word are read. This takes up to 3 ms.
 MAX_COMPLETE_MATCHES: Final = 500
 # Value from the original paper: Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion", SIGIR 2009.
 RRF_CONSTANT: Final = 60
@@ -61,7 +61,7 @@ class RetrieverResults:
     - `vector_lane`, `hunk_text_lane`, `symbol_lane`: hunks ranked by vectors, by hunk text and by symbol names.
     - `query_vector`: the encoded query. `whitened_query`: the encoded query, whitened for the texts of the index.
     - `term_lookup`: the query's terms that the index has, with their postings and BM25 scores.
-    - `filter_mask`: marks the hunks of the snapshot that pass the query's filters, and the hunks whose path it names.
+    - `filter_mask`: marks the hunks that pass the query's filters, and the hunks whose path the query names.
     - `messages`: messages of at least the commits of all hunks in these results.
     - `details`: loads the details of hunks.
     - `quoted_symbol_parts`: for each hunk of the snapshot, how well a symbol that the hunk touches matches a symbol
@@ -116,7 +116,7 @@ def run_retrievers_with_vector(
     query: Query,
     encoded_query: Future[npt.NDArray[np.float32]],
 ) -> RetrieverResults:
-    """Compute the lanes as `run_retrievers`. `encoded_query`: future of a matrix with one row."""
+    """Compute the lanes, as `run_retrievers` does. `encoded_query`: future of a matrix with one row."""
     loaded_snapshot = load_snapshot()
     snapshot = loaded_snapshot.snapshot
     check_cancelled()
@@ -199,7 +199,7 @@ def _select_subject_matches(
 def _find_referring_hunks(
     snapshot: Snapshot, commits: frozenset[str], filter_mask: FilterMask
 ) -> tuple[RankedHunk, ...]:
-    """Return at most LANE_DEPTH hunks of these commits that pass the filter.
+    """Return at most LANE_DEPTH hunks of these commits that pass the filters.
 
     The first hunks of all commits come first, then their second hunks and so on, so that a commit with hundreds of
     files does not displace the other commits.
@@ -243,7 +243,7 @@ def _search_symbol_names(
     filter_mask: FilterMask,
     quoted_symbol_parts: Ints,
 ) -> tuple[RankedHunk, ...]:
-    """Compute the symbol lane from the names that the query quotes, or from all words of a query without such names."""
+    """Compute the symbol lane from the names that the query quotes; if it quotes none, from all its words."""
     if not query.retrieval_profile.uses_symbol_lane:
         return ()
     if query.symbols:
@@ -263,7 +263,7 @@ def _search_symbol_names(
 class Candidate:
     """Hunk that may be an answer. `score`: sum of 1 / (RRF_CONSTANT + rank) over the lanes that contain the hunk.
 
-    `is_referring`: True for a hunk of a referring commit. These candidates come before all others.
+    `is_referring`: True for a hunk of a referring commit. Such candidates come before all others.
     """
 
     hunk_id: int
@@ -277,7 +277,7 @@ class Candidate:
 def select_candidates(results: RetrieverResults, query: Query) -> tuple[Candidate, ...]:
     """Fuse the lanes. Append the subject matches whose commits the fused lanes lack.
 
-    The hunks of referring commits are moved to the front. Those that are not candidates yet are added after them.
+    Hunks of referring commits come first: those among these candidates, then the rest of `results.referring_hunks`.
     """
     fused_candidates = fuse_rankings(results.lanes, query.retrieval_profile.candidate_count)
     commits = {candidate.commit_sha for candidate in fused_candidates}
@@ -299,8 +299,8 @@ def select_candidates(results: RetrieverResults, query: Query) -> tuple[Candidat
 def fuse_rankings(rankings: Sequence[Sequence[RankedHunk]], limit: int) -> tuple[Candidate, ...]:
     """Merge rankings into one; return the best `limit` hunks.
 
-    Of hunks with equal scores, the hunk with the best rank in any lane comes first, then the hunk of the newest commit,
-    then by sha and path. The order of the lanes has no effect.
+    Hunks with equal scores are sorted by their best rank in any ranking, then by commit date (newest first), sha and
+    path. The order of the rankings has no effect.
     """
     denominator, *numerators = _compute_reciprocal_ranks(max(map(len, rankings), default=0))
     scores: dict[int, int] = defaultdict(int)

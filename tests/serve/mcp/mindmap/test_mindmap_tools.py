@@ -65,9 +65,9 @@ def test_tool_descriptions(mindmap_server: MindmapServer) -> None:
     [
         ("add_nodes", "nodes", mindmap_types.NodeInput, mindmap_types.NodeType),
         ("update_nodes", "updates", mindmap_types.NodeUpdateInput, mindmap_types.Status),
-        ("link_nodes", "add", mindmap_types.LinkInput, mindmap_types.Style),
+        ("link_nodes", "add", mindmap_types.LinkInput, mindmap_types.LinkStyle),
         ("link_nodes", "remove", mindmap_types.LinkRemovalInput, None),
-        ("log_file_touch", "changes", mindmap_types.CodeChangeInput, mindmap_types.Kind),
+        ("log_file_touch", "changes", mindmap_types.CodeChangeInput, mindmap_types.CodeChangeKind),
     ],
 )
 def test_descriptions_of_objects(
