@@ -48,18 +48,18 @@ logger = logging.getLogger(__name__)
 
 
 class CopyFailed(Exception):
-    """Error for a failed attempt to copy an index; its text is the reason. Another attempt can succeed."""
+    """Error for a failed attempt to copy an index; its text is the reason."""
 
 
 class CopyUnusable(CopyFailed):
-    """Error for a copy that cannot be used. Another attempt would not change that."""
+    """Error for a copy that cannot be used, because of a problem that every other copy would have, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexHolder:
-    """Process that holds an index, so that a copy is read.
+    """Process that holds an index while readers read a copy of it.
 
-    `process`: None if it is unknown. `is_index_run`: True if it is an index run.
+    `process`: None if it is unknown. `is_index_run`: True if the process is an index run.
     """
 
     process: LockHolder | None
@@ -102,7 +102,7 @@ class OpenIndex:
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Translate errors of the body as `database.translate_errors`. Raises IndexBusy for a copy that is damaged."""
+        """Translate errors as `database.translate_errors` does, but raise IndexBusy if a copy is damaged."""
         try:
             with database.translate_errors(self.location, record_damage=self.holder is None):
                 yield
@@ -110,7 +110,7 @@ class OpenIndex:
             self.has_failed = True
             if self.holder is None or not isinstance(error, DamagedIndex):
                 raise
-            # The index itself need not be damaged. A later reader that can open the index finds out.
+            # The index itself need not be damaged. If it is, the next reader that can open it reports that.
             raise IndexBusy(
                 f"The index is in use by {self.holder}, and a copy of it cannot be read.",
                 hint=self.holder.remedy or "Try again when it has ended.",
@@ -121,8 +121,8 @@ class OpenIndex:
 def open_index_or_copy(location: IndexLocation, *, wait: float = READ_WAIT_SECONDS) -> Iterator[OpenIndex]:
     """Open the index for reading, or a copy if another process holds the index for COPY_AFTER_SECONDS.
 
-    Raises the errors of `database.open_for_reading`. No copy is made if the index has another schema, or if `wait`, the
-    seconds to wait for the index, is at most COPY_AFTER_SECONDS.
+    `wait`: seconds to wait for the index or a copy. If it is at most COPY_AFTER_SECONDS, no copy is made. A
+    copy with another schema is not used. Raises the errors of `database.open_for_reading`.
     """
     deadline = Deadline.for_index(location.folder, wait)
     with ExitStack() as stack:
@@ -132,7 +132,7 @@ def open_index_or_copy(location: IndexLocation, *, wait: float = READ_WAIT_SECON
 
 
 def _open(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> OpenIndex:
-    """Open the index or a copy until the stack ends; try both in turn until the deadline."""
+    """Open the index or a copy; the stack closes it. Until the deadline, both are tried in turn."""
     copy_failure, wait_before_copy = "", COPY_AFTER_SECONDS
     while True:
         try:
@@ -152,7 +152,7 @@ def _open(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> Open
 
 
 def _build_busy_error(deadline: Deadline, copy_failure: str) -> LineageError:
-    """Return the error for an index that is still busy. `copy_failure`: why the last copy failed; empty without one."""
+    """Return the error for an index that is still busy. `copy_failure`: why the last copy failed, if any."""
     error = deadline.build_timeout_error(deadline.seconds)
     if not copy_failure:
         return error
@@ -160,7 +160,7 @@ def _build_busy_error(deadline: Deadline, copy_failure: str) -> LineageError:
 
 
 def _open_copy(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> OpenIndex:
-    """Copy the index, and open the copy until the stack ends.
+    """Copy the index, and open the copy; the stack closes it.
 
     The copied files are deleted as soon as DuckDB has opened them. Until DuckDB closes them, they can still be read.
     """
@@ -192,6 +192,7 @@ def copy_files(location: IndexLocation, directory: Path, deadline: Deadline) -> 
     Raises CopyFailed after the deadline, for a lack of disk space, if this process reads the index, or if the index
     changed so that the copy is not consistent.
     """
+    # Closing a descriptor of the file would release the locks that DuckDB in this process has on it.
     if database.is_attached(location.database):
         raise CopyFailed("this process is reading it")
     with open_descriptor(location.database) as source:
@@ -209,7 +210,7 @@ def copy_files(location: IndexLocation, directory: Path, deadline: Deadline) -> 
 
 
 def open_descriptor(file: Path) -> AbstractContextManager[int]:
-    """Open the file for reading; the context is its descriptor."""
+    """Open the file for reading. The returned context manager yields the descriptor, and closes it."""
     return locks.close_finally(os.open(file, os.O_RDONLY))
 
 
@@ -233,7 +234,7 @@ def _copy_file(source: int, target_file: Path, deadline: Deadline) -> int:
 def _copy_chunk(source: int, target: int, size: int, offset: int) -> int:
     """Copy up to `size` bytes at an offset; return the number of copied bytes.
 
-    If the file system supports this, both files then share the blocks on disk.
+    On Linux, both files share the blocks on disk if the file system supports it.
     """
     if sys.platform == "linux":
         with suppress(OSError):  # some file systems raise it, others copy nothing

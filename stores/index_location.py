@@ -2,7 +2,7 @@
 
 The repo id is the repository's name and a hash of its canonical path and first commit. `place.json` in the directory
 records this path and first commit. With this record, an index is still found after a shallow clone was completed, which
-changes the first commit, and it is not used for another repository that moved to the same path.
+changes the first commit. The record also prevents its use for another repository that moved to the same path.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def resolve_location(
     An index at this path belongs to the repository only if the repository has the recorded first commit.
 
     `find_first_commit`: returns the first commit on HEAD, None if there is none; called unless exactly one index
-    belongs to the repository. `has_commit`: returns whether the repository has a commit. Raises HomeUnusable.
+    belongs to the repository. `has_commit`: returns whether the repository has this commit.
+
+    Raises HomeUnusable.
     """
     check_home(home)
     candidates = [
@@ -132,8 +134,9 @@ def find_location(
 ) -> IndexLocation | None:
     """Return the same location as `resolve_location`; None if no index directory can belong to the repository.
 
-    The arguments are those of `resolve_location`. If there is no such directory, `find_first_commit` is not called. In
-    a directory that this process may not read, there may be an index: opening it raises PermissionError.
+    The arguments are those of `resolve_location`. If the result is None, `find_first_commit` is not called. A
+    directory that this process may not read can belong to the repository. Opening an index there raises
+    PermissionError.
     """
     has_index_at_path = next(find_by_path(home, canonical_path), None) is not None
     location_files = _find_location_files(home, canonical_path)
@@ -144,7 +147,10 @@ def find_location(
 
 
 def find_by_path(home: Path, canonical_path: Path) -> Iterator[IndexLocation]:
-    """Yield the indexes of the repository at this path, and of repositories that were there earlier."""
+    """Yield the indexes of the repository at this path, and of repositories that were there earlier.
+
+    An index without a recorded first commit is left out.
+    """
     for file in _find_location_files(home, canonical_path):
         recorded_path, first_commit = _read_location_file(file) or ("", "")
         if recorded_path == str(canonical_path) and first_commit:
@@ -160,7 +166,7 @@ def list_indexes(home: Path) -> Iterator[IndexLocation]:
     """
     check_home(home)
     files = [file for name in (LOCATION_FILE, DATABASE_FILE) for file in find_files(home, name)]
-    if home in files:
+    if home in files:  # `find_files` has no permission to read it
         raise errors.build_permission_error(home)
     folders = {file.parent for file in files if not file.parent.is_symlink()}
     for folder in sorted(folder for folder in folders if os.access(folder, os.X_OK)):
@@ -176,17 +182,18 @@ def _read_repository(location: IndexLocation) -> tuple[str, str] | None:
     file_record = _read_location_file(location.folder / LOCATION_FILE)
     if file_record is not None:
         path, first_commit = file_record
+        # A path and first commit that give the directory's name were not edited.
         if _build_new_location(location.home, Path(path), first_commit).repo_id == location.repo_id:
             return file_record
-    index_record = _read_recorded_repository(location)
-    # A user who moved the repository may have edited the file. Then the path in the index does not exist.
-    if file_record is not None and (index_record is None or not Path(index_record[0]).exists()):
+    database_record = _read_repository_in_database(location)
+    # A user who moved the repository may have edited the file. Then the path in the database does not exist.
+    if file_record is not None and (database_record is None or not Path(database_record[0]).exists()):
         return file_record
-    return index_record
+    return database_record
 
 
-def _read_recorded_repository(location: IndexLocation) -> tuple[str, str] | None:
-    """Return path and first commit as the index itself records them; None if the index cannot be read at once."""
+def _read_repository_in_database(location: IndexLocation) -> tuple[str, str] | None:
+    """Return path and first commit from the database; None if it cannot be read without waiting."""
     if not location.database.is_file():
         return None
     from stores import database
@@ -210,9 +217,9 @@ def check_home(home: Path) -> None:
 
 
 def create_index_directory(location: IndexLocation) -> None:
-    """Create the index directory, private to its owner, and record the repository in `place.json`.
+    """Create the index directory, private to its owner, and `place.json` if it is missing or invalid.
 
-    Raises HomeUnusable, or ForeignFolder before it changes anything in the directory.
+    Raises HomeUnusable; raises ForeignFolder before changing anything in the directory.
     """
     try:
         location.home.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
@@ -283,10 +290,10 @@ def _build_name_prefix(canonical_path: Path) -> str:
 
 
 def find_files(home: Path, name: str, prefix: str = "") -> list[Path]:
-    """Return the files with this name in the directories of indexes whose names start with `prefix`, sorted.
+    """Return the files with this name in directories under `home` with names that start with `prefix`, sorted.
 
-    Files that may exist in a directory without permission to read it are included. If `home` itself cannot be read, the
-    result is `home`.
+    Files that may exist in a directory without permission to read it are included. The result is `[home]`
+    without permission to read `home` itself, and empty if `home` cannot be read for another reason.
     """
     try:
         folders = sorted(folder for folder in home.iterdir() if folder.name.startswith(prefix))
@@ -305,12 +312,12 @@ def _is_missing(file: Path) -> bool:
 
 
 def _find_location_files(home: Path, canonical_path: Path) -> list[Path]:
-    """Return the location files of repositories with the same name, as `find_files`."""
+    """Return the location files of all repositories with the same name, found by `find_files`."""
     return find_files(home, LOCATION_FILE, f"{_build_name_prefix(canonical_path)}-")
 
 
 def _read_location_file(file: Path) -> tuple[str, str] | None:
-    """Return the recorded path and first commit (empty if there is none); None if the file cannot be read."""
+    """Return the recorded path and first commit (may be empty); None if the file is unreadable or invalid."""
     try:
         if errors.is_special_file(file):
             return None

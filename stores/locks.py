@@ -82,10 +82,10 @@ def build_index_busy_error(seconds: float, folder: Path | None = None) -> Lineag
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Time limit for all steps of acquiring an index.
+    """Time limit for acquiring one or several locks, and for copying an index.
 
-    `started_at`: time of `time.monotonic`. `seconds`: time limit from then on. `build_timeout_error`: gets
-    `seconds` and returns the error to raise after the deadline.
+    `started_at`: value of `time.monotonic()` at the start. `seconds`: time limit from then on.
+    `build_timeout_error`: gets `seconds` and returns the error to raise after the deadline.
     """
 
     started_at: float
@@ -145,7 +145,10 @@ def has_waiters(folder: Path) -> bool:
 
 
 def is_index_free(folder: Path) -> bool:
-    """Return whether a reader could open the index without waiting. Raises FileNotFoundError if it was deleted."""
+    """Return whether a reader could open the index without waiting.
+
+    Raises FileNotFoundError if a lock file does not exist.
+    """
     for name in (GATE_LOCK, INDEX_LOCK):
         with close_finally(_open_for_reading(folder / name)) as descriptor:
             if not try_lock(descriptor, fcntl.LOCK_SH):
@@ -232,7 +235,7 @@ def acquire_run_lock(location: IndexLocation) -> Iterator[None]:
 def wait_for_run_lock(
     location: IndexLocation, git_dir: Path, on_wait: Callable[[RunInProgress], None]
 ) -> Iterator[RunLock | None]:
-    """Hold the run lock, after waiting for a run in progress; yield None at once if a run is queued in this work tree.
+    """Hold the run lock, after a wait for a run in progress; yield None if a run is queued in this work tree.
 
     A caller that gets None can end, because the queued run looks for new commits only after its wait. A read-only index
     directory is accepted, because there may be nothing to write; `record_process` fails there.
@@ -307,7 +310,7 @@ class LockHolder:
 def find_index_holder(folder: Path) -> LockHolder | None:
     """Return the process that readers and writers of this index wait for; None if it is unknown.
 
-    Of several holders, return a suspended one, else an exclusive one, because the others wait for this one or end soon.
+    Of several holders, return a suspended one, else an exclusive one. The others wait for it or end soon.
     """
     # This process may hold the gate lock while it waits.
     gate_holders = [holder for holder in find_lock_holders(folder / GATE_LOCK) if holder.pid != os.getpid()]
@@ -401,7 +404,7 @@ def _lock_run(descriptor: int) -> None:
 def _wait_in_queue(
     location: IndexLocation, git_dir: Path, on_wait: Callable[[RunInProgress], None]
 ) -> int | None:
-    """Return a descriptor that holds the run lock, after the run in progress has ended; None if a run is queued."""
+    """Wait for the run in progress; return a descriptor with the run lock, None if another run is queued."""
     queue_lock = _lock_if_free(get_queue_lock_path(location, git_dir))
     if queue_lock is None:
         return None
@@ -430,7 +433,7 @@ def _lock_if_free(path: Path) -> int | None:
 
 
 def _build_run_in_progress_error(descriptor: int) -> RunInProgress:
-    """Return the error for a run lock that is held; its file has the process's id."""
+    """Return the error for a run lock that another process holds. The lock file has the process's id."""
     pid = os.pread(descriptor, 20, 0).decode("ascii", errors="replace").strip()
     hint = "Wait until it ends. Then run `lineage index --incremental` to index newer commits."
     if pid.isdecimal() and is_process_suspended(int(pid)):

@@ -63,8 +63,8 @@ _POSTINGS_ORDERS: Final = {
     "symbol_postings": "ORDER BY term_id, hunk_id",
     "head_postings": "ORDER BY term_id, symbol_id",
 }
-# Digests of texts that no hunk or message has any more, because their commits were replaced. A table has the result,
-# because each slice of vectors needs it and the query reads all digests of the index.
+# Digests of texts that no hunk or message has any more, because their commits were replaced. They are stored
+# in a table, because each slice of vectors needs them and the query reads all digests of the index.
 _CREATE_UNUSED_TEXTS: Final = """
 CREATE TABLE memory.unused_texts AS
 SELECT text_digest
@@ -123,7 +123,7 @@ def compact(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> Non
     with locks.acquire_index(
         location.folder, exclusive=True, deadline=Deadline.for_index(location.folder, wait)
     ):
-        # Discard the copy if the index was written to since.
+        # Discard the copy if the index was written to after `fingerprint` was computed.
         if database.compute_fingerprint(location) == fingerprint and not database.get_wal_size(location):
             location.wal.unlink(missing_ok=True)
             temp_file.replace(location.database)
@@ -226,7 +226,7 @@ _VIOLATION_QUERIES: Final = {
 
 
 def read_all_rows(connection: duckdb.DuckDBPyConnection) -> int:
-    """Read every value; return the number of rows. A damaged block raises an error (`database.translate_errors`)."""
+    """Read every value; return the number of rows. For a damaged block, DuckDB raises an error."""
     return sum(_read_table(connection, table) for table in schema.TABLES)
 
 
@@ -261,7 +261,7 @@ LOCK_SUFFIX: Final = ".lock"
 
 
 def list_index_directories(home: Path) -> Iterator[IndexLocation]:
-    """Yield the directories with the name of an index directory, even without data.
+    """Yield the directories under `home` that are named like index directories, even if they have no index.
 
     The `path` of these locations is the directory itself, because the repository is not looked up.
     """
@@ -303,8 +303,9 @@ def delete_leftover_files(location: IndexLocation) -> None:
 def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> None:
     """Delete an index: the database, its write-ahead log and the files that belong to them.
 
-    The embedding cache stays, and so do lock files, because other processes may hold them. Raises ForeignFolder unless
-    the directory is a direct child of `location.home`.
+    The embedding cache stays, and so do lock files, because other processes may hold them. Raises IndexBusy
+    after `wait` seconds, and ForeignFolder if the directory is a symlink or not a direct child of
+    `location.home`.
     """
     index_location.check_index_directory(location)
     if not location.folder.exists():

@@ -98,7 +98,7 @@ def migrate_to_2(connection: duckdb.DuckDBPyConnection) -> None:
 def _find_row_components(
     connection: duckdb.DuckDBPyConnection, part: str, components: tuple[str, ...], table: str
 ) -> list[tuple[str, str]]:
-    """Return (part, component) for each component that wrote rows of the part; empty if it has no rows.
+    """Return (part, component) for each component that wrote rows of the part; empty if the part has no rows.
 
     `components`: components that always write rows of the part. The parsers of the languages in `table` are added.
     """

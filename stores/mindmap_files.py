@@ -139,7 +139,7 @@ class MindmapDirectory:
         return [mindmap_id for _, mindmap_id in sorted(ids_by_time, reverse=True)]
 
     def list_quarantined(self) -> list[tuple[str, Path]]:
-        """Return the id and path of every quarantined file, sorted by id, then by the time of quarantine."""
+        """Return the id and path of every quarantined file, those of the same id by time of quarantine."""
         names = sorted(entry.name for entry in self._scan())
         return [
             (mindmap_id, self.path / name) for name in names if (mindmap_id := parse_quarantine_name(name))
@@ -168,7 +168,10 @@ class MindmapDirectory:
                 return stream.read()
 
     def create(self, mindmap_id: str, content: bytes) -> None:
-        """Write a new mindmap's file, and create the directory if necessary. Raises MindmapExists."""
+        """Write a new mindmap's file, and create the directory if necessary.
+
+        Raises MindmapExists, MindmapTooLarge or MindmapBusy.
+        """
         with self._hold_lock(mindmap_id, create_directory=True):
             if os.path.lexists(self._build_path(mindmap_id)):
                 raise MindmapExists(

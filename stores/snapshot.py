@@ -34,7 +34,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Digests: TypeAlias = npt.NDArray[np.bytes_]
 
-# Number of hunks that a lane, the ranking by one retriever, returns.
+# Maximum number of hunks that a lane, the ranking by one retriever, returns.
 LANE_DEPTH: Final = 100
 # Factor of the score of a hunk in a preferred path. With 1.5, a much better match elsewhere still ranks higher.
 PREFERRED_PATH_BOOST: Final = 1.5
@@ -133,7 +133,7 @@ class HeadSymbols:
     parents: pa.Array
 
     def count_matched_parts(self, quoted_symbols: tuple[QuotedSymbol, ...]) -> Ints:
-        """Return for each symbol which parts of a quoted symbol it has: 0 none, 1 the name, 2 also the parent."""
+        """Return how many parts of a quoted symbol each symbol has: 0, 1 (name) or 2 (also parent)."""
         names = pa.array([quoted.name for quoted in quoted_symbols], pa.string())
         full_names = pa.array([str(quoted) for quoted in quoted_symbols if quoted.parent], pa.string())
         has_name = pc.is_in(self.names, names)
@@ -233,7 +233,7 @@ class Snapshot:
     postings: PostingsCache | None = None
 
     def with_postings(self, connection: duckdb.DuckDBPyConnection) -> Snapshot:
-        """Return a copy that also holds all postings, unless there are more than `MAX_CACHED_POSTINGS`."""
+        """Return a copy with all postings, or this snapshot if there are more than MAX_CACHED_POSTINGS."""
         if fetch_int(connection, f"SELECT {_COUNT_POSTINGS}") > MAX_CACHED_POSTINGS:
             return self
         terms = connection.execute("SELECT term, term_id FROM terms ORDER BY term").to_arrow_table()
@@ -363,7 +363,7 @@ def select_top_k_at(
 
 
 def to_int_array(column: Any) -> Ints:
-    """Convert an Arrow column of integers without nulls to an array."""
+    """Convert an Arrow column of integers without nulls to an array of 64-bit integers."""
     numbers: Ints = column.to_numpy().astype(np.int64)
     return numbers
 
@@ -391,7 +391,10 @@ def _load_symbols(connection: duckdb.DuckDBPyConnection, paths: pa.Array) -> Hea
 def _find_reachable(
     connection: duckdb.DuckDBPyConnection, commits: pa.ChunkedArray, reachability: ReachabilityDelta
 ) -> pa.ChunkedArray:
-    """Return a mask of the commits that HEAD reaches. SQL would be slower: binding a commit takes 0.1 ms."""
+    """Return a mask of the commits that HEAD reaches.
+
+    This is not done in SQL, because binding each commit as a parameter takes 0.1 ms.
+    """
     added = pc.is_in(commits, pa.array(reachability.added_commits, pa.string()))
     if reachability.lists_all_commits:
         return added

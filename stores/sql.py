@@ -37,7 +37,7 @@ _CREATE_TAGS: Final = (
 
 
 class SqlError(LineageError):
-    """Error for a statement of a user that failed. It has DuckDB's message."""
+    """Error for a statement of a user that failed. Its text is DuckDB's message."""
 
 
 @contextmanager
@@ -91,7 +91,7 @@ class _EmbedFunction:
 
     - `encode`: as in `open_for_sql`.
     - `model`: embedding model of the index.
-    - `error`: KeyboardInterrupt or error for users that ended a call. DuckDB replaces it by an error of its own.
+    - `error`: error that ended a call of `encode`. It is stored, because DuckDB raises another error instead.
     """
 
     encode: Callable[[str | None, str], Sequence[float]]

@@ -1,4 +1,4 @@
-"""Vector lane, the ranking of hunks by the cosine of their whitened vectors, and vectors of commit messages.
+"""Vector lane, the ranking of hunks by cosine similarity to the query, and vectors of commit messages.
 
 A query scans the 8-bit codes of all texts, or of the candidates that an optional HNSW index finds. The ranking uses
 whitened vectors; the similarities in answers are cosines of vectors that are not whitened. Hunks whose texts have no
@@ -80,7 +80,7 @@ MAX_MESSAGE_CHARS: Final = 4_000
 MAX_CACHED_MESSAGES: Final = 100_000
 
 # If less than this share of the texts pass the filters, only their vectors are read, else all are scanned. Reading one
-# row takes three times as long as scanning it. With one text in fifty, reading took 2 ms, a scan 31.
+# row takes three times as long as scanning it. With one text in fifty, reading took 2 ms, a scan 31 ms.
 MAX_GATHERED_SHARE: Final = 0.25
 # Cosines are rounded to nine decimals, so that the order of summation cannot decide a tie.
 COSINE_DECIMALS: Final = 9
@@ -141,10 +141,12 @@ def open_hnsw_index(file: Path, digests: pa.Array) -> HnswIndex | None:
         return None
     with ExitStack() as stack, suppress(duckdb.Error, OSError, MissingExtension):
         connection = stack.enter_context(_connect(file, read_only=True))
-        indexed = connection.execute("SELECT text_digest FROM hnsw.vectors").to_arrow_table().column(0)
-        is_indexed = np.asarray(pc.is_in(digests, indexed.combine_chunks().cast(digests.type)))
+        indexed_digests = (
+            connection.execute("SELECT text_digest FROM hnsw.vectors").to_arrow_table().column(0)
+        )
+        is_indexed = np.asarray(pc.is_in(digests, indexed_digests.combine_chunks().cast(digests.type)))
         new_rows = np.flatnonzero(~is_indexed)
-        deleted_count = len(indexed) - int(is_indexed.sum())
+        deleted_count = len(indexed_digests) - int(is_indexed.sum())
         stale_share = (len(new_rows) + deleted_count) / max(1, len(digests))
         index = HnswIndex(connection, digests, new_rows, stale_share, file.stat().st_size)
         index.find_candidates(np.zeros(EMBEDDING_DIMENSION), 1)  # reads the file, which may be damaged
@@ -235,8 +237,8 @@ def load_messages(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) ->
 class WhitenedQuery:
     """Encoded query, whitened for the texts of one index.
 
-    `unit`: whitened query of length 1. `direction`, `offset`: the cosine of a vector is the product of the vector and
-    `direction`, less `offset`, divided by the norm of the whitened vector.
+    `unit`: whitened query, scaled to length 1. `direction`, `offset`: the cosine of a vector is the product
+    of the vector and `direction`, less `offset`, divided by the norm of the whitened vector.
     """
 
     unit: Floats
@@ -291,12 +293,12 @@ def load_text_vectors(
     need not exist.
     """
     digests, vectors = _read_vectors(connection)
-    texts = _build_text_vectors(snapshot, digests, vectors, whitening)
+    text_vectors = _build_text_vectors(snapshot, digests, vectors, whitening)
     hnsw = open_hnsw_index(hnsw_file, digests) if hnsw_file else None
     if hnsw is not None and hnsw.is_stale:
         hnsw.close()
         hnsw = None
-    return replace(texts, hnsw=hnsw)
+    return replace(text_vectors, hnsw=hnsw)
 
 
 def load_hnsw_index(connection: duckdb.DuckDBPyConnection, file: Path) -> HnswIndex | None:
@@ -312,8 +314,9 @@ def refresh_hnsw_index(connection: duckdb.DuckDBPyConnection, file: Path) -> Non
         hnsw.close()
     if hnsw is None or hnsw.is_stale:
         digests, vectors = _read_vectors(connection)
-        texts = _build_text_vectors(load_snapshot(connection, ReachabilityDelta()), digests, vectors, None)
-        write_hnsw_index(file, digests, _iterate_whitened_blocks(texts))
+        snapshot = load_snapshot(connection, ReachabilityDelta())
+        text_vectors = _build_text_vectors(snapshot, digests, vectors, None)
+        write_hnsw_index(file, digests, _iterate_whitened_blocks(text_vectors))
 
 
 def _build_text_vectors(
@@ -330,12 +333,12 @@ def _build_text_vectors(
     return TextVectors(rows, vectors, whitening, np.where(norms == 0, np.float32(1), norms))
 
 
-def _iterate_whitened_blocks(texts: TextVectors) -> Iterator[Vectors]:
+def _iterate_whitened_blocks(text_vectors: TextVectors) -> Iterator[Vectors]:
     """Yield the whitened vectors of all texts, scaled to length 1, in blocks of WHITENING_BLOCK_ROWS."""
-    for start in range(0, len(texts.vectors), WHITENING_BLOCK_ROWS):
+    for start in range(0, len(text_vectors.vectors), WHITENING_BLOCK_ROWS):
         rows = slice(start, start + WHITENING_BLOCK_ROWS)
-        whitened = texts.whitening.transform(texts.vectors.take(rows).decode().astype(np.float64))
-        yield (whitened / texts.norms[rows, None]).astype(np.float32)
+        block = text_vectors.vectors.take(rows).decode().astype(np.float64)
+        yield (text_vectors.whitening.transform(block) / text_vectors.norms[rows, None]).astype(np.float32)
 
 
 def search(
@@ -366,7 +369,10 @@ def search(
 
 
 def get_hunk_vectors(snapshot: Snapshot, text_vectors: TextVectors, hunk_ids: Sequence[int]) -> Vectors:
-    """Return the vectors of the texts of these hunks, a row for each; zeros for a text without a vector."""
+    """Return the vectors of the texts of these hunks, a row for each; zeros for a text without a vector.
+
+    All hunks must be in the snapshot.
+    """
     rows = text_vectors.rows[snapshot.hunks.positions.find_positions(np.array(hunk_ids, dtype=np.int64))]
     vectors = np.zeros((len(rows), EMBEDDING_DIMENSION), np.float32)
     vectors[rows >= 0] = text_vectors.vectors.take(rows[rows >= 0]).decode()

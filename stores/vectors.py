@@ -3,9 +3,9 @@
 An index run first writes the rows of all commits, then the vectors of their texts. Therefore an interrupted run
 continues with the texts that have no vector.
 
-All texts of a repository share a large common component, which identifies the repository and hides the differences
-between its texts. The whitening transform, fitted to the texts of an index, subtracts the mean and makes the variances
-of the principal axes more equal.
+The vectors of a repository's texts share a large common component, which identifies the repository and hides
+the differences between the texts. The whitening transform, fitted to the texts of an index, subtracts the
+mean and makes the variances of the principal axes more equal.
 
 `quantize` makes the codes of every vector in an index. A search scans the codes of all texts
 (`QuantizedVectors.multiply`); "Vector scan" in README.md compares this with other methods.

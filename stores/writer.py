@@ -182,7 +182,7 @@ def record_run_start(
     components: ComponentVersions,
     branch_patterns: Sequence[str],
 ) -> None:
-    """Record the repository and the data of an index run that begins.
+    """Record the repository, and HEAD, component versions and branch patterns of a new index run.
 
     `head`: HEAD that the run will index. `unreachable`: recorded commits that this HEAD does not reach. `components`:
     versions of the run. `branch_patterns`: patterns of refs that this run and later ones index besides HEAD.
@@ -291,7 +291,7 @@ def record_run_end(
     branch_tips: Collection[str],
     obsolete_commits: Sequence[str] = (),
 ) -> ComponentVersions:
-    """Move the watermark to `head` and record the component versions that are confirmed for all rows; return them.
+    """Move the watermark to `head`. Record and return the component versions that are confirmed for all rows.
 
     - `components`: versions of the run.
     - `is_head_rebuilt`: True if the run wrote all rows of the HEAD snapshot.
@@ -407,8 +407,8 @@ def _insert_history(connection: duckdb.DuckDBPyConnection, batch: Batch) -> floa
 def _drop_duplicates(vectors: Rows) -> Rows:
     """Return the first row of each text. This is not done in SQL, because DuckDB would sort all vectors."""
     first_rows: dict[bytes, int] = {}
-    for row, text in enumerate(vectors.column("text_digest").to_pylist()):
-        first_rows.setdefault(text, row)
+    for row, text_digest in enumerate(vectors.column("text_digest").to_pylist()):
+        first_rows.setdefault(text_digest, row)
     return vectors if len(first_rows) == vectors.num_rows else vectors.take(list(first_rows.values()))
 
 
