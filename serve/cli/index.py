@@ -242,7 +242,7 @@ def _load_versions_if_complete(
     is_complete = summary is not None and summary.completed_commit == summary.head_commit == head
     removes_patterns = options.head_only and bool(patterns)
     adds_patterns = not set(options.branch_patterns) <= set(patterns)
-    changes_encoder = options.encoder not in (None, _find_encoder_name(location))
+    changes_encoder = options.encoder is not None and options.encoder is not _find_encoder_name(location)
     changes_cache = options.embed_cache not in (None, versions.confirmed.embed_cache or EmbedCacheMode.OFF)
     if not is_complete or removes_patterns or adds_patterns or changes_encoder or changes_cache:
         return None
