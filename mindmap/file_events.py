@@ -41,8 +41,8 @@ LIST_CHANGED_FILES: Final = (
 )
 # The kernel updates its clock for file times every 4 or 10 ms, so a file's time is up to 10 ms too early.
 KERNEL_TICK: Final = timedelta(milliseconds=10)
-# Longest delay between a write and its event on a busy machine. If a file's time is earlier than this delay before the
-# event, it is not the time of that write.
+# Longest delay between a write and its event on a busy machine. A file time that is longer before the event is not the
+# time of that write.
 MAX_EVENT_DELAY: Final = timedelta(seconds=2)
 
 
@@ -93,9 +93,8 @@ class FileChange:
 class EventBatch:
     """Events of one workspace since the last batch. All paths are relative to the workspace.
 
-    `_files` has, for each file, the kinds of its first and last event and the timestamp of the last one.
-    `_removed_directories` has the timestamp of each removal. Files in a removed directory may have no events of their
-    own, since a directory can be moved away as a whole.
+    `_files` has the first and the last event of each file, with the time of the last one. Files in a removed directory
+    may have no events of their own, since a directory can be moved away as a whole.
     """
 
     created_directories: set[bytes] = field(default_factory=set)
@@ -167,7 +166,7 @@ def _stat_file(path: bytes) -> os.stat_result | None:
 
 
 def _estimate_write_time(status: os.stat_result, event_time: str) -> str:
-    """Return the timestamp of the last write of a file: its ctime if shortly before `event_time`, else `event_time`."""
+    """Return the timestamp of the last write of a file: its ctime, or `event_time` if the ctime is implausible."""
     # An agent may record a touch between the write and its event. With the event's time, which is later than the touch,
     # the write would be recorded again.
     write_time = datetime.fromtimestamp(status.st_ctime_ns / 1e9, UTC) + KERNEL_TICK
@@ -194,9 +193,8 @@ class WatchedWorkspace:
     `root` is its path with symbolic links resolved. `identity` is the device and inode of the directory when the watch
     started; None before that. `observer` is None while nothing is watched. The event of the directory's deletion sets
     `is_deleted`. A periodic check sets `is_missing_or_replaced` if the path is missing or is another directory.
-    `map_ids` are the ids of the maps that record changes of the workspace. `git_dir` is the git directory that the last
-    batch found; None outside repositories. `ignored_directories` are the directories that git ignores, relative to the
-    workspace. `pending` has the events since the last batch; `lock` guards `pending`.
+    `map_ids` are the ids of the maps that record changes of the workspace. `ignored_directories` are the directories
+    that git ignores, relative to the workspace. `pending` has the events since the last batch; `lock` guards `pending`.
     """
 
     root: bytes
@@ -206,7 +204,6 @@ class WatchedWorkspace:
     is_deleted: bool = False
     is_missing_or_replaced: bool = False
     map_ids: set[str] = field(default_factory=set)
-    git_dir: Path | None = None
     ignored_directories: frozenset[bytes] = frozenset()
     pending: EventBatch = field(default_factory=EventBatch)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -266,9 +263,8 @@ class DetectedChanges:
     """The changes of a batch, without those of files that git ignores. Paths are relative to the workspace.
 
     `committed_paths`: files of HEAD; empty if no change needs them. `unchanged_paths`: files of HEAD that were created
-    again with the same content, as in a directory that was moved away and back. `removed_directories`: removed
-    directories with their removal timestamps. For each file of the map in them that has no change, `apply_to` adds a
-    deletion.
+    again with their content in HEAD, as in a directory that was moved away and back. `removed_directories`: removed
+    directories with their removal timestamps; `apply_to` adds a deletion for every file of the map that is in one.
     """
 
     changes: Sequence[FileChange]
@@ -282,8 +278,8 @@ class DetectedChanges:
     def apply_to(self, document: Mindmap, now: str) -> EditResult | None:
         """Attach the changed files to the node of `choose_target`. Returns None if there is nothing to record.
 
-        A change is left out if the map has a touch of the file that is at least as new, since then the agent, or
-        another server that watches the workspace, has recorded the change.
+        A change is left out if the map has a touch of the file that is at least as new: the agent, or another server
+        that watches the workspace, has recorded the change.
         """
         touches_by_path = _group_touches_by_path(document)
         latest_valid = format_timestamp(datetime.now(UTC) + MAX_CLOCK_SKEW)
@@ -337,9 +333,7 @@ def detect_changes(
 ) -> DetectedChanges:
     """Return the changes of a batch, without those of files that git ignores.
 
-    Files that git wrote or deleted to move HEAD, as a branch switch does, are left out too. These are the files that
-    equal HEAD and that no commit since the first change has changed.
-
+    Files that git wrote or deleted when it moved HEAD, as a branch switch does, are left out too: they equal HEAD.
     `workspace` is None outside repositories, or if git failed; then no file counts as ignored by git.
     """
     changes = batch.compute_file_changes(ignore_rules.root)
@@ -348,27 +342,26 @@ def detect_changes(
         return DetectedChanges(changes, frozenset(), frozenset(), removed_directories)
     ignored_paths = find_ignored_paths(workspace, [change.path for change in changes])
     changes = [change for change in changes if change.path not in ignored_paths]
-    times = [*(change.timestamp for change in changes), *removed_directories.values()]
-    if not times:
-        return DetectedChanges((), frozenset(), frozenset(), {})
-    # Found before the reflog is read, so that the reflog has all commits up to this one.
-    base = workspace.find_diff_base()
-    start = datetime.fromisoformat(min(times)) - MAX_EVENT_DELAY
-    has_checkout, edited_paths = workspace.find_moves_of_head(int(start.timestamp()))
+    checkout_time = datetime.fromtimestamp(workspace.find_checkout_time(), UTC)
+    # Latest time of an event that git caused when it moved HEAD.
+    last_checkout_event = format_timestamp(checkout_time + MAX_EVENT_DELAY)
+    has_checkout = any(change.timestamp <= last_checkout_event for change in changes)
     committed_paths = unchanged_paths = frozenset[bytes]()
     if removed_directories or has_checkout or not all(change.existed_before for change in changes):
+        base = workspace.find_diff_base()
         committed_paths = workspace.list_relative_paths(*LIST_FILES, base)
         created_again = committed_paths & {
             change.path for change in changes if change.existed_before is False and change.exists
         }
         if created_again or has_checkout:
-            edited_paths |= workspace.list_relative_paths(*LIST_CHANGED_FILES, base)
-            unchanged_paths = created_again - edited_paths
-        if has_checkout:
+            differing_paths = workspace.list_relative_paths(*LIST_CHANGED_FILES, base)
+            unchanged_paths = created_again - differing_paths
             changes = [
                 change
                 for change in changes
-                if change.path in edited_paths or change.exists != (change.path in committed_paths)
+                if change.timestamp > last_checkout_event
+                or change.path in differing_paths
+                or change.exists != (change.path in committed_paths)
             ]
     deletions = []
     if removed_directories:
@@ -378,10 +371,10 @@ def detect_changes(
             for path in committed_paths - changed_paths
             if (time := find_removal_time(path, removed_directories)) and not ignore_rules.ignores_file(path)
         ]
-    # A checkout may have removed the directories. Then `apply_to` must not record their other files as deleted.
-    return DetectedChanges(
-        [*changes, *deletions], committed_paths, unchanged_paths, {} if has_checkout else removed_directories
-    )
+        removed_directories = {
+            directory: time for directory, time in removed_directories.items() if time > last_checkout_event
+        }
+    return DetectedChanges([*changes, *deletions], committed_paths, unchanged_paths, removed_directories)
 
 
 def _group_touches_by_path(document: Mindmap) -> dict[str, list[FileTouch]]:
@@ -400,5 +393,4 @@ def _find_latest_timestamp(touches_by_path: Mapping[str, Sequence[FileTouch]], c
 def _format_message(touches: Sequence[TouchInput]) -> str:
     if len(touches) > 1:
         return f"Auto-detected changes of {len(touches):,} files"
-    # A touch has no action if `keep_rename` removed it.
     return f"Auto-detected file {touches[0].action or RENAME}: {touches[0].path}"

@@ -20,9 +20,8 @@ from stores.errors import LineageError
 
 # Codes of `git status --porcelain` for unmerged files. DD is left out, since there both sides deleted the file.
 _UNMERGED: Final = ("AU", "UD", "UA", "DU", "AA", "UU")
-# Matches reflog entries of commands that write files with the content of the new HEAD, not with edits of a user.
-# The slash is that of the format in `find_moves_of_head`.
-_CHECKOUT_ENTRY: Final = re.compile(rb"/(?:checkout|reset|merge|pull|rebase)\b")
+# Matches the reflog entries of commands that write files which HEAD has then, and which nobody edited.
+_CHECKOUT_ENTRY: Final = re.compile(rb"(?:checkout|reset|merge|pull|rebase)\b")
 # A command holds the index lock while it writes files. An older lock was left by a killed git, or waits for an editor.
 MAX_LOCK_SECONDS: Final = 60.0
 
@@ -32,8 +31,8 @@ class StatusEntry:
     """One file that differs from HEAD. All paths are relative to the work tree.
 
     `action` is one of `mindmap.document.ACTIONS`. `previous_path` is the old path of a staged rename. If
-    `is_untracked`, the line counts of `git diff` do not describe the file on disk: they are missing or, for a file
-    that was removed from the index, count its lines as deleted.
+    `is_untracked`, the line counts of `git diff` do not describe the file on disk: they are missing, or they count the
+    lines of a tracked file that was removed from the index, as deleted.
     """
 
     path: bytes
@@ -89,14 +88,12 @@ def _iter_entries(status: bytes) -> Iterator[StatusEntry]:
 
 
 def _iter_file_entries(code: str, path: bytes, old_path: bytes | None) -> Iterator[StatusEntry]:
-    """Yield the entry of a file.
-
-    If a rename is not staged, or the renamed file was deleted, first yield the deletion of its old path.
-    """
+    """Yield the entry of a file; for a rename that is not staged, first the deletion of its old path."""
     index_code, worktree_code = code[0], code[1]
     if old_path is not None and index_code == "R" and worktree_code != "D":
         yield StatusEntry(path, "rename", old_path)
         return
+    # The rename is not staged, or the file was deleted after the rename was staged.
     if old_path is not None and "R" in code:
         yield StatusEntry(old_path, "delete")
     yield StatusEntry(path, "create" if code == " R" else _parse_action(code), is_untracked=code == "??")
@@ -150,7 +147,7 @@ class GitRunner(Protocol):
         """The root of the work tree; None for a bare repository."""
 
     def run(self, *arguments: str | bytes, stdin: bytes | None = None) -> GitOutput:
-        """Run a git command and return its output. `stdin` is its input; None means an empty input."""
+        """Run a git command until it exits. `stdin` is its input; None means an empty input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,29 +195,33 @@ class Workspace:
         return output.stdout
 
     def find_diff_base(self) -> str:
-        """Return the SHA to compare files with: that of HEAD, or of the empty tree before the first commit."""
+        """Return the revision to compare files with: HEAD, or the empty tree before the first commit."""
         head = self.git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        output = head if head.exit_code == 0 else self.git.run("hash-object", "-t", "tree", "--stdin")
-        return output.stdout.decode().strip()
+        if head.exit_code == 0:
+            return "HEAD"
+        return self.git.run("hash-object", "-t", "tree", "--stdin").stdout.decode().strip()
 
-    def find_moves_of_head(self, since: int) -> tuple[bool, frozenset[bytes]]:
-        """Return whether git wrote files to move HEAD since a time, and the paths that new commits have changed since.
+    def is_locked(self) -> bool:
+        """Return True while a git command writes files of the work tree or the index."""
+        with suppress(OSError):
+            return time.time() - (self.git.git_dir / "index.lock").lstat().st_mtime < MAX_LOCK_SECONDS
+        return False
 
-        `since` is in seconds since 1970. The times are those of the reflog. The paths are relative to the workspace.
+    def find_checkout_time(self) -> float:
+        """Return when git last wrote files to move HEAD, in seconds since 1970.
+
+        Return 0 if the newest entry of the reflog is a new commit or a new branch (`git switch -c`), or there is none.
         """
         output = self.git.run(
-            "log", "--walk-reflogs", f"--since=@{since}", "--name-only", "--no-renames", "--no-relative",
-            "-z", "--format=/%gs", "HEAD", "--",
-        ).stdout  # fmt: skip
-        has_checkout = is_checkout = False
-        paths = set()
-        for field in output.split(b"\0"):
-            if field.startswith(b"/"):  # no path starts with it
-                is_checkout = _CHECKOUT_ENTRY.match(field) is not None
-                has_checkout |= is_checkout
-            elif not is_checkout:
-                paths.add(self.make_relative(field.removeprefix(b"\n")))
-        return has_checkout, frozenset(path for path in paths if path)
+            "log", "--walk-reflogs", "--max-count=2", "--format=%H %gs", "HEAD", "--"
+        ).stdout
+        commit, _, reason = output.partition(b" ")
+        is_new_branch = reason.startswith(b"checkout") and output.count(commit) > 1
+        with suppress(OSError):
+            # The time of the entry itself is that of GIT_COMMITTER_DATE, if this is set.
+            if not is_new_branch and _CHECKOUT_ENTRY.match(reason):
+                return (self.git.git_dir / "logs" / "HEAD").stat().st_mtime
+        return 0.0
 
     def list_relative_paths(self, *arguments: str) -> frozenset[bytes]:
         """Return the paths in the workspace that a git command prints, relative to the workspace. Raises GitFailed.
@@ -233,13 +234,6 @@ class Workspace:
     def make_relative(self, path: bytes) -> bytes | None:
         """Convert a path relative to the work tree to one relative to the workspace; None for a path outside it."""
         return path[len(self.prefix) :] if path.startswith(self.prefix) else None
-
-
-def is_locked(git_dir: Path) -> bool:
-    """Return True while a git command writes files of the work tree or the index, for at most MAX_LOCK_SECONDS."""
-    with suppress(OSError):
-        return abs(time.time() - (git_dir / "index.lock").lstat().st_mtime) < MAX_LOCK_SECONDS
-    return False
 
 
 # Files and directories with these names are ignored at any depth.

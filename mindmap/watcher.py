@@ -28,7 +28,7 @@ from mindmap.file_events import (
     find_refusal_reason,
     read_directory_identity,
 )
-from mindmap.git import GitRunner, IgnoreRules, NoWorkTree, Workspace, find_ignored_directories, is_locked
+from mindmap.git import GitRunner, IgnoreRules, NoWorkTree, Workspace, find_ignored_directories
 from mindmap.map_store import UNREADABLE_ERRORS, MapStore
 from mindmap.observer import EVENT_DELAY_SECONDS, WorkspaceObserver
 from mindmap.validation import decode_path, resolve_symlinks
@@ -102,7 +102,7 @@ class WorkspaceEventHandler(FileSystemEventHandler):
 
 
 class OneTimeLogger:
-    """Logger that writes each warning once per workspace. It also collects warnings for agents.
+    """Logger that writes each warning once per workspace. Warnings for agents are collected for the next answer.
 
     `root` is the path that identifies a workspace.
     """
@@ -270,8 +270,7 @@ class Watcher:
         self._update_observer(workspace)
 
     def _record_batch(self, workspace: WatchedWorkspace) -> None:
-        is_busy = workspace.git_dir is not None and is_locked(workspace.git_dir)
-        if workspace.pending and is_busy and not self._stopped.is_set():
+        if workspace.pending and self._is_git_busy(workspace) and not self._stopped.is_set():
             self._wake.set()  # the next batch is after BATCH_SECONDS
             return
         with workspace.lock:
@@ -318,7 +317,7 @@ class Watcher:
             return detect_changes(workspace.ignore_rules, batch, None)
 
     def _update_ignored_directories(self, workspace: WatchedWorkspace, batch: EventBatch) -> None:
-        """Update the ignored and the watched directories after new directories or changed ignore rules."""
+        """Stop watching directories that git ignores, after new directories or new ignore rules."""
         if workspace.observer is None:
             return
         if batch.has_ignore_rule_changes():
@@ -346,16 +345,21 @@ class Watcher:
             )
             return frozenset()
 
+    def _is_git_busy(self, workspace: WatchedWorkspace) -> bool:
+        with suppress(LineageError, OSError):
+            git_workspace = self._open_workspace(workspace)
+            return git_workspace is not None and git_workspace.is_locked()
+        return False
+
     def _open_workspace(self, workspace: WatchedWorkspace) -> Workspace | None:
         root = os.fsdecode(workspace.root)
         with suppress(NoWorkTree):
             git = self._find_git(root)
-            workspace.git_dir = git.git_dir if git is not None else None
             return Workspace.from_path(root, git) if git is not None else None
         return None
 
     def _update_observer(self, workspace: WatchedWorkspace) -> None:
-        """Stop watching a workspace without maps; start an observer if none watches the directory at its path."""
+        """Stop watching a workspace without maps; restart the observer if another directory has its path."""
         with self._start_lock:
             if self._stopped.is_set():
                 return

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 RETRY_SECONDS: Final = 0.02
 # Maximum number of these delays per `ReceivedSignal`, 5 s in all. After them, a signal ends even an import that hangs.
 MAX_RETRIES: Final = 250
-# Longest time that a command which changes nothing goes on after a signal.
+# Longest time that `lineage sql` goes on after a signal.
 MAX_SIGNAL_WAIT_SECONDS: Final = 1.0
 # File name in the stack frames of Python's import system.
 IMPORT_SYSTEM_FILE: Final = "<frozen importlib._bootstrap>"
@@ -121,7 +121,7 @@ def exit_if_signals_wait() -> Iterator[None]:
     """End the process if the body has not ended MAX_SIGNAL_WAIT_SECONDS after a termination signal.
 
     Python handles no signal during a native function, and DuckDB can compute a single value for minutes. Use this on
-    the main thread, and only if the body leaves nothing to clean up.
+    the main thread, and only if later runs delete the temporary files that the body leaves, as after `kill -9`.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
