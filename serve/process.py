@@ -121,7 +121,7 @@ def exit_if_signals_wait() -> Iterator[None]:
     """End the process if the body has not ended MAX_SIGNAL_WAIT_SECONDS after a termination signal.
 
     Python handles no signal during a native function, and DuckDB can compute a single value for minutes. Use this on
-    the main thread, and only if later runs delete the temporary files that the body leaves, as after `kill -9`.
+    the main thread, and only if `lineage gc` deletes the temporary files that the body can leave.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
