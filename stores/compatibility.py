@@ -75,9 +75,10 @@ COMPONENT_NAMES: Final = tuple(component.name for component in fields(ComponentV
 
 @dataclass(frozen=True, slots=True)
 class RowVersion:
-    """Version of a component that wrote rows of a part of the index; None if the version was not recorded.
+    """Version of a component that wrote rows of a part of the index.
 
     `part`: `HISTORY_PART` or `HEAD_PART`. `component`: one of `COMPONENT_NAMES`.
+    `version`: None if it was not recorded.
     """
 
     part: str
@@ -91,7 +92,7 @@ class RecordedVersions:
 
     - `confirmed`: versions that the newest finished index run recorded for all rows.
     - `row_versions`: versions of the rows, including rows of unfinished runs.
-    - `unfinished_embed_cache`: embedding cache mode of an unfinished run; None if there is none.
+    - `unfinished_embed_cache`: embedding cache mode of the newest run, finished or not; None if unknown.
     """
 
     confirmed: ComponentVersions = ComponentVersions()
@@ -132,7 +133,8 @@ class CompatibilityStatus(Enum):
 class CompatibilityVerdict:
     """Compatibility of an index with this program.
 
-    - `reason`: text that lists the components that differ; None if none is known to differ.
+    - `reason`: text that lists the components that differ, or says that an index run is at work; else None.
+      If the status is UNKNOWN, components that differ are not listed.
     - `missing`: components without a recorded version.
     - `remedy`: command that makes the index compatible; None if it is compatible, or if `during_run` omits the command.
     """
@@ -264,7 +266,7 @@ def _find_outdated_versions(
 ) -> tuple[str, ...]:
     """Return the recorded versions of a component that differ from the current version.
 
-    Return none if the component writes rows but has not written any yet.
+    The result is empty if the component writes rows but has not written any yet.
     """
     rows = recorded.select_row_versions(name)
     versions = [row.version for row in rows]
@@ -287,7 +289,11 @@ def _is_missing(recorded: RecordedVersions, name: str) -> bool:
 
 
 def _choose_unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -> str:
-    """Return the command that rewrites the rows with unknown versions: a rebuild, if vectors depend on these rows."""
+    """Return the command to run if versions are missing.
+
+    The command resumes the first run, or rewrites the rows with unknown versions. It is a rebuild if vectors
+    depend on these rows.
+    """
     unknown_components = {
         name for name in missing for row in recorded.select_row_versions(name) if row.version is None
     }
@@ -297,7 +303,7 @@ def _choose_unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -
 
 
 def _has_outdated_history(recorded: RecordedVersions, current: ComponentVersions, name: str) -> bool:
-    """Return whether a row of the history has another version of the component than the current one."""
+    """Return whether a row of the history has an unknown or outdated version of the component."""
     current_version = current.get(name)
     return any(
         row.part == HISTORY_PART and not _is_equivalent(name, row.version, current_version)

@@ -86,7 +86,7 @@ class IndexWriter:
     A context manager. One thread writes, and a watcher thread checks for waiting processes.
 
     - `_resources`: closes the index; None while it is closed.
-    - `_has_index`: True after the index was opened once. From then on it must exist.
+    - `_was_opened`: True after the index was opened once. From then on its file must exist.
     - `_inode`: inode of the open database file, by which a deletion is detected.
     - `_failure`: error of the watcher, raised at the next batch.
     """
@@ -96,7 +96,7 @@ class IndexWriter:
         self._mutex = threading.Lock()
         self._resources: ExitStack | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._has_index = False
+        self._was_opened = False
         self._inode = 0
         self._failure: Exception | None = None
         self._stop_requested = threading.Event()
@@ -116,8 +116,8 @@ class IndexWriter:
             try:
                 yield connection
                 if database.checkpoint_wal(connection, self.location, MAX_OPEN_WAL_BYTES):
-                    # Closing frees the metadata of row groups that DuckDB keeps for open files: 35 MB at 20,000
-                    # commits. Reopening is cheap now, because the log is empty.
+                    # For an open file DuckDB keeps metadata of row groups, 35 MB at 20,000 commits. Closing
+                    # frees it. Reopening is cheap now, because the log is empty.
                     self._close()
             except BaseException:
                 self._close()
@@ -144,11 +144,11 @@ class IndexWriter:
             with ExitStack() as opening:
                 # An index that was deleted during the run must not be replaced by an empty one.
                 self._connection = opening.enter_context(
-                    database.open_for_writing(self.location, create=not self._has_index)
+                    database.open_for_writing(self.location, create=not self._was_opened)
                 )
                 self._inode = self._read_inode()
                 self._resources = opening.pop_all()
-            self._has_index = True
+            self._was_opened = True
         return self._connection
 
     def _close(self) -> None:
@@ -192,7 +192,7 @@ IDLE_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
-class _OpenDatabase:
+class _SharedIndex:
     """Open index, or a copy of it, that several readers share. Times are those of `time.monotonic`.
 
     - `resources`: closes the index.
@@ -237,7 +237,7 @@ class IndexReaderPool:
         self.location = location
         self.idle_seconds = idle_seconds
         self._mutex = threading.Lock()
-        self._database: _OpenDatabase | None = None
+        self._shared_index: _SharedIndex | None = None
 
     @contextmanager
     def acquire(
@@ -245,121 +245,121 @@ class IndexReaderPool:
     ) -> Iterator[OpenIndex]:
         """Yield a connection for one thread, which reads the last committed batch.
 
-        `threads`: number of threads of DuckDB; an active reader may need more, which then count. Small queries take a
-        third less CPU time with one. Waits at most `wait` seconds. Raises the errors of
+        `threads`: number of DuckDB's threads; if active readers use more, their number stays. Small queries
+        take a third less CPU time with one thread. Waits at most `wait` seconds. Raises the errors of
         `index_copy.open_index_or_copy`, also for DuckDB's errors in the body.
         """
         deadline = Deadline.for_index(self.location.folder, wait)
-        while (reader := self._try_acquire(deadline, threads)) is None:
+        while (acquired := self._try_acquire(deadline, threads)) is None:
             deadline.pause()
-        open_database, connection = reader
-        index = replace(open_database.index, connection=connection)
+        shared_index, connection = acquired
+        index = replace(shared_index.index, connection=connection)
         try:
             with index.translate_errors():
                 yield index
         finally:
-            open_database.is_invalid |= index.has_failed  # so that the next reader opens the file again
-            self._release(open_database, connection)
+            shared_index.is_invalid |= index.has_failed  # so that the next reader opens the file again
+            self._release(shared_index, connection)
 
     def close(self) -> None:
         """Close the index as soon as no reader is active; a later reader opens it again."""
         with self._mutex:
-            if self._database is not None:
-                self._database.is_closing = True
+            if self._shared_index is not None:
+                self._shared_index.is_closing = True
                 self._close_if_due()
 
     def _try_acquire(
         self, deadline: Deadline, threads: int
-    ) -> tuple[_OpenDatabase, duckdb.DuckDBPyConnection] | None:
-        """Return the open database and a connection; None while this reader has to wait."""
+    ) -> tuple[_SharedIndex, duckdb.DuckDBPyConnection] | None:
+        """Return the open index and a connection for a new reader; None while this reader has to wait."""
         if not self._mutex.acquire(timeout=deadline.remaining_seconds):
             return None
         try:
             self._close_if_due()
-            open_database = self._database or self._open(deadline)
-            if not open_database.admits_reader(deadline.started_at):
+            shared_index = self._shared_index or self._open(deadline)
+            if not shared_index.admits_reader(deadline.started_at):
                 return None
-            connection = _take_connection(open_database, threads)
-            open_database.active_readers += 1
-            return open_database, connection
+            connection = _take_connection(shared_index, threads)
+            shared_index.active_readers += 1
+            return shared_index, connection
         finally:
             self._mutex.release()
 
-    def _release(self, open_database: _OpenDatabase, connection: duckdb.DuckDBPyConnection) -> None:
+    def _release(self, shared_index: _SharedIndex, connection: duckdb.DuckDBPyConnection) -> None:
         with self._mutex:
-            open_database.idle_connections.append(connection)
-            open_database.active_readers -= 1
-            open_database.last_used_at = time.monotonic()
+            shared_index.idle_connections.append(connection)
+            shared_index.active_readers -= 1
+            shared_index.last_used_at = time.monotonic()
             self._close_if_due()
 
-    def _open(self, deadline: Deadline) -> _OpenDatabase:
+    def _open(self, deadline: Deadline) -> _SharedIndex:
         with ExitStack() as opening:
-            open_database = _OpenDatabase(
+            shared_index = _SharedIndex(
                 opening.enter_context(
                     index_copy.open_index_or_copy(self.location, wait=deadline.remaining_seconds)
                 )
             )
-            WatcherThread(partial(self._watch, open_database), open_database.closed_event).start()
-            open_database.resources = opening.pop_all()
-        self._database = open_database
-        return open_database
+            WatcherThread(partial(self._watch, shared_index), shared_index.closed_event).start()
+            shared_index.resources = opening.pop_all()
+        self._shared_index = shared_index
+        return shared_index
 
     def _close_if_due(self) -> None:
-        """Close the index if it is closing or invalid and no reader is active."""
-        open_database = self._database
-        if open_database is None:
+        """Check the index, and close it if it is closing or invalid and no reader is active."""
+        shared_index = self._shared_index
+        if shared_index is None:
             return
-        self._mark_if_outdated(open_database)
-        if (open_database.is_closing or open_database.is_invalid) and not open_database.active_readers:
-            self._database = None
-            open_database.closed_event.set()
+        self._mark_if_outdated(shared_index)
+        if (shared_index.is_closing or shared_index.is_invalid) and not shared_index.active_readers:
+            self._shared_index = None
+            shared_index.closed_event.set()
             # Only reads were made, so no data can be lost; a failed DuckDB instance is not used again.
-            with suppress(duckdb.Error, DamagedIndex, StorageError), open_database.resources:
-                for connection in open_database.idle_connections:
+            with suppress(duckdb.Error, DamagedIndex, StorageError), shared_index.resources:
+                for connection in shared_index.idle_connections:
                     connection.close()
 
-    def _mark_if_outdated(self, open_database: _OpenDatabase) -> None:
+    def _mark_if_outdated(self, shared_index: _SharedIndex) -> None:
         """Mark the index as invalid if its files have changed, and as closing if a writer waits for it.
 
         Mark a copy as closing if the index itself has changed or can be opened.
         """
         try:
-            has_changed = database.compute_fingerprint(self.location) != open_database.index.fingerprint
-            if open_database.index.holder is None:
-                open_database.is_invalid |= has_changed
-                open_database.is_closing |= locks.has_waiters(self.location.folder)
+            has_changed = database.compute_fingerprint(self.location) != shared_index.index.fingerprint
+            if shared_index.index.holder is None:
+                shared_index.is_invalid |= has_changed
+                shared_index.is_closing |= locks.has_waiters(self.location.folder)
             else:  # a copy
-                open_database.is_closing |= has_changed or locks.is_index_free(self.location.folder)
+                shared_index.is_closing |= has_changed or locks.is_index_free(self.location.folder)
         except OSError:  # the directory is gone, or too many files are open: reopening reports it
-            open_database.is_invalid = True
+            shared_index.is_invalid = True
 
-    def _watch(self, open_database: _OpenDatabase) -> None:
+    def _watch(self, shared_index: _SharedIndex) -> None:
         """Close the index when a check requires it or when it was idle for `idle_seconds`."""
-        while not open_database.closed_event.wait(READER_POLL_SECONDS):
+        while not shared_index.closed_event.wait(READER_POLL_SECONDS):
             with self._mutex:
-                idle_seconds = time.monotonic() - open_database.last_used_at
-                if idle_seconds >= self.idle_seconds and not open_database.active_readers:
-                    open_database.is_closing = True
-                if open_database is self._database:
+                unused_seconds = time.monotonic() - shared_index.last_used_at
+                if unused_seconds >= self.idle_seconds and not shared_index.active_readers:
+                    shared_index.is_closing = True
+                if shared_index is self._shared_index:
                     self._close_if_due()
 
 
-def _take_connection(open_database: _OpenDatabase, threads: int) -> duckdb.DuckDBPyConnection:
+def _take_connection(shared_index: _SharedIndex, threads: int) -> duckdb.DuckDBPyConnection:
     """Return an idle connection of the index, or a new one. DuckDB then uses at least this number of threads."""
     try:
         connection = (
-            open_database.idle_connections.pop()
-            if open_database.idle_connections
-            else database.open_cursor(open_database.index.connection)
+            shared_index.idle_connections.pop()
+            if shared_index.idle_connections
+            else database.open_cursor(shared_index.index.connection)
         )
-        if open_database.active_readers:
-            threads = max(threads, open_database.threads)
-        if threads != open_database.threads:
+        if shared_index.active_readers:
+            threads = max(threads, shared_index.threads)
+        if threads != shared_index.threads:
             duckdb_engine.set_threads(connection, threads)  # for all connections; takes 0.2 ms
-            open_database.threads = threads
+            shared_index.threads = threads
         return connection
     except duckdb.Error:
-        open_database.is_invalid = True
+        shared_index.is_invalid = True
         raise
 
 

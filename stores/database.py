@@ -199,7 +199,7 @@ def format_literals(values: Iterable[str | int]) -> str:
 
 @contextmanager
 def register_tables(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iterator[None]:
-    """Let SQL statements in the body read Arrow tables under the names of these arguments."""
+    """Let SQL statements in the body read the Arrow tables `rows`, each under the name of its argument."""
     with ExitStack() as names:
         for name, table in rows.items():
             connection.register(name, table)
@@ -230,7 +230,7 @@ def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 def translate_errors(location: IndexLocation, *, record_damage: bool = True) -> Iterator[None]:
     """Translate DuckDB's errors about damage, storage and memory into DamagedIndex, StorageError and OutOfMemory.
 
-    Other DuckDB errors of the body are bugs and pass unchanged.
+    Other errors pass unchanged.
 
     `record_damage`: record a corrupt block in a file next to the index, so that each later opening of the same index
     file reports it. DuckDB itself finds a corrupt block only when it reads the block.
@@ -295,12 +295,18 @@ def get_wal_size(location: IndexLocation) -> int:
 
 
 def compute_fingerprint(location: IndexLocation) -> Fingerprint:
-    """Return a value that differs after every change of the index. Call this only while holding the index lock."""
+    """Return a value that differs after every change of the index.
+
+    Without the index lock, a writer may change the files between the two stamps.
+    """
     return _get_file_stamp(location.database), _get_file_stamp(location.wal)
 
 
 def build_attach_statement(path: Path, alias: str, *options: str) -> str:
-    """Return the SQL statement that attaches the database file `path` under this alias. `options`: further options."""
+    """Return the SQL statement that attaches the database file `path` under this alias.
+
+    `options`: more options of ATTACH.
+    """
     quoted_path = str(path).replace("'", "''")
     # The block size of an existing file cannot be changed: DuckDB raises an error.
     block_size = () if path.exists() else (f"BLOCK_SIZE {BLOCK_SIZE}",)

@@ -55,8 +55,8 @@ class _PandasBlocker:
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
         """Raise ModuleNotFoundError for an import of pandas; leave everything else to the next finder."""
-        # `importlib.util.find_spec`, which other libraries call, must return None, as for any missing module. The name
-        # is CPython's function of an import. With another name, imports would be slow again.
+        # `importlib.util.find_spec`, which other libraries call, must return None. So only CPython's import
+        # function gets an error. If CPython renames that function, imports of pandas are slow again.
         caller = sys._getframe(1).f_back  # noqa: SLF001 - Python documents it
         if name == "pandas" and caller and caller.f_code.co_name == "_find_and_load_unlocked":
             raise ModuleNotFoundError("No module named 'pandas'", name=name)
@@ -98,7 +98,7 @@ def open_reader_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConne
         engine.close()
         raise
     if _can_attach(engine):
-        set_threads(engine, MAX_READER_THREADS)  # a reader may have lowered it
+        set_threads(engine, MAX_READER_THREADS)  # a reader may have lowered the number
         _idle_engines.append((location, engine))
     else:
         engine.close()
@@ -233,8 +233,8 @@ _previous_umask = 0
 def make_files_private() -> Iterator[None]:
     """Make files created in the body accessible by their owner only, including DuckDB's write-ahead log.
 
-    The umask belongs to the whole process. If several threads are in such a body, the first one that enters sets it,
-    and the last one that leaves restores it.
+    The umask belongs to the whole process. If several threads use this at once, the first thread that
+    enters sets the umask, and the last one that leaves restores it.
     """
     global _umask_users, _previous_umask
     with _umask_mutex:

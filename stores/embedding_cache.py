@@ -3,7 +3,7 @@
 An entry has the model that made its vector, and two keys:
 
 - `content_hash`: hash of the content from which a text is made (message, path, change, diff).
-- `text_digest`: digest of the text that is embedded. A newer parser may build another text from the same content.
+- `text_digest`: digest of the text that is embedded. With a newer parser, a content may give another text.
 
 A vector is used only if the model and both keys match. A new text for the same content and model replaces the entry.
 Only `delete_unused_entries` deletes entries of other models. The table has no primary key, because the write
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 CACHE_LOCK: Final = "embeddings.lock"
 TEMP_FILE: Final = f"{EMBEDDINGS_FILE}.draft"
-# Time that an index run waits for the lock. Only short commands can hold it, because one run at a time is in progress.
+# Time that an index run waits for the lock. Only short commands can hold it: index runs do not overlap.
 WAIT_SECONDS: Final = 10.0
 # Time that `delete_unused_entries` waits for the lock. An index run holds it until it ends, so a longer wait is no use.
 PRUNE_WAIT_SECONDS: Final = 2.0
@@ -137,7 +137,7 @@ class EmbeddingCache:
         self._engine = engine
 
     def _handle_read_error(self, error: duckdb.Error) -> None:
-        """Replace a damaged file with an empty one. After another error, such as a lack of memory, close the cache."""
+        """Replace a file that is damaged or has other columns; after any other error, close the cache."""
         has_other_columns = isinstance(error, (duckdb.BinderException, duckdb.CatalogException))
         if "lock on file" in str(error):
             logger.warning(IN_USE_MESSAGE)
@@ -155,7 +155,7 @@ class EmbeddingCache:
         self.close()
 
     def _replace_file(self, error: duckdb.Error) -> None:
-        """Log a warning with the error, and open a new file instead of the damaged one."""
+        """Log a warning with the error, and open a new file instead of the old one."""
         self.close()
         logger.warning(
             "This run cannot read the embedding cache %s and replaces it: %s",
@@ -216,7 +216,8 @@ def delete_unused_entries(location: IndexLocation, model: str) -> None:
     """Delete the entries of models other than `model`.
 
     The other entries are copied into a new, smaller file, which replaces the cache in one rename. If the process is
-    killed, the old or the new file is intact. Raises IndexBusy if an index run holds the cache.
+    killed, the old or the new file is intact. Raises IndexBusy if an index run holds the cache,
+    and duckdb.Error if the file is unusable.
     """
     temp_file = location.folder / TEMP_FILE
     with (
@@ -243,7 +244,7 @@ def _read_table_ddl(engine: duckdb.DuckDBPyConnection) -> str:
 
 
 def _find_special_file(location: IndexLocation) -> Path | None:
-    """Return the cache file or its write-ahead log if it is no regular file but, say, a directory; else None."""
+    """Return the path of the cache or its write-ahead log if a directory or the like is there; else None."""
     files = (location.embeddings, location.embeddings.with_name(f"{EMBEDDINGS_FILE}.wal"))
     return next(filter(is_special_file, files), None)
 

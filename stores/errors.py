@@ -49,7 +49,8 @@ _HINTS: Final = {
     errno.EMFILE: _OPEN_FILES_HINT,
     errno.ENFILE: _OPEN_FILES_HINT,
 }
-# More hints, for errors raised by Python. If DuckDB's message reports one of these errors, the index is damaged.
+# Further hints, for Python's errors only. If DuckDB's message reports one of these errors, the index is
+# damaged.
 _FILE_HINTS: Final = {
     errno.EISDIR: "A file belongs there. Move the directory away, or name another path.",
     errno.ENAMETOOLONG: "Give a shorter path.",
@@ -62,8 +63,8 @@ _LOADER_PHRASES: Final = ("cannot allocate memory", "failed to map segment", "ca
 # Libraries whose exceptions for a lack of memory or threads are recognized only by their message. Messages of other
 # libraries are not searched, because they may quote texts of users.
 _LIBRARIES: Final = frozenset({"duckdb", "_duckdb", "onnxruntime", "pyarrow"})
-# Parts of these libraries' messages about a lack of memory, in lower case. DuckDB gives them when COMMIT
-# fails, when an instance is used again after such a failure, and when zstd fails.
+# Parts of messages of `_LIBRARIES` about a lack of memory, in lower case. DuckDB has such messages when
+# COMMIT fails, when an instance is used again after such a failure, and when zstd fails.
 _MEMORY_PHRASES: Final = ("set memory_limit", "out of memory error", "not enough memory", "std::bad_alloc")
 # Parts of Python's and pyarrow's messages about a thread that cannot be started, in lower case.
 _THREAD_PHRASES: Final = ("can't start new thread", "failed to launch worker thread")
@@ -81,7 +82,7 @@ class SpecialFile(StorageError):
 
 
 class OutOfMemory(LineageError):
-    """Error for a process that got no more memory from the system."""
+    """Error for a lack of memory: the system gave no more, or a library reached its own limit."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -108,8 +109,8 @@ def from_os_error(error: OSError) -> StorageError | None:
     An OSError of a library may have neither number nor file. Then its text is searched for a system error's message.
     """
     if error.errno is None and error.filename is None:
-        code = _find_code(str(error))
-        return None if code is None else StorageError(str(error), hint=_HINTS[code])
+        number = _find_errno(str(error))
+        return None if number is None else StorageError(str(error), hint=_HINTS[number])
     file = error.filename2 or error.filename  # the target of a rename, rather than a temporary file
     path = os.fsdecode(file) if isinstance(file, (str, bytes, os.PathLike)) else ""
     message = error.strerror or str(error)
@@ -122,9 +123,9 @@ def build_permission_error(file: Path) -> StorageError:
     return StorageError(f"{os.strerror(errno.EACCES)}: {file}", hint=_PERMISSION_HINT)
 
 
-def _find_code(text: str) -> int | None:
-    """Return the number of the system error in `_HINTS` whose message is part of a text; None if there is none."""
-    return next((code for code in _HINTS if os.strerror(code).lower() in text.lower()), None)
+def _find_errno(text: str) -> int | None:
+    """Return the errno in `_HINTS` whose system message is part of a text; None if there is none."""
+    return next((number for number in _HINTS if os.strerror(number).lower() in text.lower()), None)
 
 
 def from_memory_error(error: BaseException) -> OutOfMemory | ThreadLimitReached | None:
@@ -133,13 +134,13 @@ def from_memory_error(error: BaseException) -> OutOfMemory | ThreadLimitReached 
     library = type(error).__module__.partition(".")[0]
     # pyarrow raises DuckDB's errors as OSError, without the number of a system error.
     has_no_number = isinstance(error, OSError) and error.errno is None
-    is_general_error = library in _LIBRARIES or isinstance(error, RuntimeError) or has_no_number
-    if is_general_error and any(phrase in text for phrase in _THREAD_PHRASES):
+    has_searchable_text = library in _LIBRARIES or isinstance(error, RuntimeError) or has_no_number
+    if has_searchable_text and any(phrase in text for phrase in _THREAD_PHRASES):
         return ThreadLimitReached()
     is_out_of_memory = (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryException"  # DuckDB's, which is not imported here
-        or (is_general_error and any(phrase in text for phrase in _MEMORY_PHRASES))
+        or (has_searchable_text and any(phrase in text for phrase in _MEMORY_PHRASES))
         or (isinstance(error, (ImportError, OSError)) and any(phrase in text for phrase in _LOADER_PHRASES))
     )
     return OutOfMemory() if is_out_of_memory else None
@@ -154,15 +155,18 @@ def to_lineage_error(error: BaseException) -> LineageError | None:
 
 def find_hint(text: str) -> str:
     """Return the hint for the system error that a library's message names; empty if `_HINTS` has none for it."""
-    code = _find_code(text)
-    return "" if code is None else _HINTS[code]
+    number = _find_errno(text)
+    return "" if number is None else _HINTS[number]
 
 
 def from_duckdb_error(text: str, file: Path) -> StorageError | None:
-    """Return a StorageError if `text`, DuckDB's message about this file, reports a system error; else None."""
-    code = _find_code(text)
-    if code is not None:
-        return StorageError(f"{os.strerror(code)}: {file}", hint=_HINTS[code])
+    """Return the error for a message of DuckDB about a file; None if it is no system error or failed write.
+
+    `text`: the message.
+    """
+    number = _find_errno(text)
+    if number is not None:
+        return StorageError(f"{os.strerror(number)}: {file}", hint=_HINTS[number])
     if any(phrase in text for phrase in _WRITE_FAILURE_PHRASES):
         return StorageError(f"DuckDB could not write {file}: {text.splitlines()[0]}", hint=_DISK_FULL_HINT)
     return None

@@ -30,7 +30,8 @@ _PATTERN_HINT: Final = (
 # Start of the line that git prints for a submodule; the commit's sha follows.
 SUBMODULE_PREFIX: Final = "Subproject commit "
 
-# Largest range whose commits are listed in an SQL condition. A list of thousands takes longer than no condition.
+# Maximum number of commits that are listed in an SQL condition. A list of thousands takes longer than no
+# condition.
 MAX_LITERAL_COMMITS: Final = 500
 
 
@@ -131,7 +132,8 @@ class IncompleteHunk:
     """Hunk whose stored diff lacks lines: it was truncated, or the file is too large, a symlink or a submodule.
 
     `order`: as in HunkMatch. `parent`: first parent of the commit; None for a root commit. `path`: path after the
-    change; None for a deleted file. `old_path`: path before the change; None for an added file. Both are git's bytes.
+    change; None for a deleted file. `old_path`: path before the change; None for an added file. Both
+    paths are in git's bytes.
     """
 
     hunk_id: int
@@ -203,7 +205,9 @@ def find_matching_hunks(
     condition: str,
     parameters: Mapping[str, Any],
 ) -> list[HunkMatch]:
-    """Return the matching hunks among those with a complete stored diff. Raises BadPattern.
+    """Return the matching hunks, without those of `list_incomplete_hunks`. Raises BadPattern.
+
+    Of a merge with a truncated diff, only the stored lines are searched.
 
     `condition`, `parameters`: SQL condition on the hunks, and its values, as `filters.build_filter_condition` returns.
     """
@@ -241,7 +245,9 @@ def list_incomplete_hunks(
     condition: str,
     parameters: Mapping[str, Any],
 ) -> list[IncompleteHunk]:
-    """Return the hunks whose stored diff lacks lines. Submodules are left out if the pattern cannot match them.
+    """Return the hunks whose stored diff lacks lines, except those of merges.
+
+    Submodules are left out if the pattern cannot match them.
 
     `condition`, `parameters`: as in `find_matching_hunks`.
     """
@@ -335,7 +341,7 @@ def find_removals(
     is_reachable: Callable[[str], bool],
     last_date: int,
 ) -> list[LineChange]:
-    """Return the reachable changes up to a date that remove lines of files, newest first.
+    """Return the reachable changes up to a date that remove lines of these files, newest first.
 
     Changes with the same date are in descending order of hunk ids.
 
@@ -348,7 +354,7 @@ def find_removals(
 
 def find_changes_with_terms(
     connection: duckdb.DuckDBPyConnection,
-    searches: Sequence[Set[str]],
+    term_sets: Sequence[Set[str]],
     is_reachable: Callable[[str], bool],
     limit: int,
 ) -> list[list[LineChange]]:
@@ -356,25 +362,20 @@ def find_changes_with_terms(
 
     The text of a change consists of its added lines, message, path and symbols. An empty set finds no changes.
 
-    `searches`: the sets of terms. `limit`: number of changes to consider for each set. If more changes have its terms,
-    those with the smallest hunk ids are considered, which are the oldest in a linear history.
+    `term_sets`: the sets. `limit`: maximum number of changes to consider for each set. If more changes have
+    its terms, those with the smallest hunk ids are considered, which are the oldest in a linear history.
     """
-    terms = frozenset().union(*searches)
+    terms = frozenset().union(*term_sets)
     sql = _TERM_IDS.format(terms=format_literals(terms))
-    term_ids: dict[str, int] = dict(connection.execute(sql).fetchall()) if terms else {}
-    if not term_ids:
-        return [[] for _ in searches]
-    hunk_ids_by_search: list[set[int]] = []
-    for search in searches:
-        search_ids = [term_ids[term] for term in search] if search <= term_ids.keys() else []
-        sql = _HUNKS_WITH_TERMS.format(
-            term_ids=format_literals(search_ids), count=len(search_ids), limit=limit
-        )
-        hunk_ids_by_search.append({hunk_id for (hunk_id,) in connection.execute(sql).fetchall()})
-    sql = _CHANGES.format(columns=_COLUMNS, hunk_ids=format_literals(set().union(*hunk_ids_by_search)))
+    term_id_by_term: dict[str, int] = dict(connection.execute(sql).fetchall()) if terms else {}
+    if not term_id_by_term:
+        return [[] for _ in term_sets]
+    hunk_ids_by_set: list[set[int]] = []
+    for term_set in term_sets:
+        ids = [term_id_by_term[term] for term in term_set] if term_set <= term_id_by_term.keys() else []
+        sql = _HUNKS_WITH_TERMS.format(term_ids=format_literals(ids), count=len(ids), limit=limit)
+        hunk_ids_by_set.append({hunk_id for (hunk_id,) in connection.execute(sql).fetchall()})
+    sql = _CHANGES.format(columns=_COLUMNS, hunk_ids=format_literals(set().union(*hunk_ids_by_set)))
     changes = [LineChange(*row) for row in connection.execute(sql).fetchall()]
     reachable = [change for change in changes if is_reachable(change.commit_sha)]
-    return [
-        [change for change in reachable if change.hunk_id in search_hunks]
-        for search_hunks in hunk_ids_by_search
-    ]
+    return [[change for change in reachable if change.hunk_id in hunk_ids] for hunk_ids in hunk_ids_by_set]

@@ -69,7 +69,7 @@ class QueryFilter:
     - `path`: gitignore pattern.
     - `author`: part of the author's name or address, in any case.
     - `release`: first release of the commit. `commit_range`: range that contains the commit.
-    - `preferred_paths`: not a condition: gitignore patterns that raise the score of matching hunks.
+    - `preferred_paths`: gitignore patterns that raise the score of matching hunks; no condition.
     """
 
     language: str | None = None

@@ -1,6 +1,6 @@
 """Index tables as polars frames, for notebooks and `lineage related`.
 
-All frames are read from one state of the index, which is closed afterwards. Reading works while a daemon has the index
+All frames of a reading are of one state of the index. Reading works while a daemon has the index
 open, and between two batches of an index run. If the run is suspended, a copy of the index is read.
 """
 
@@ -176,7 +176,7 @@ def _read_sizes(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
 
 def _read_table_sizes(connection: duckdb.DuckDBPyConnection, table: str, block_size: int) -> pl.DataFrame:
     """Return the sizes of the columns of one table: table, column, bytes."""
-    length_cases = "WHEN '' THEN 0"
+    length_cases = "WHEN '' THEN 0"  # CASE needs a WHEN also for tables without long texts
     for column in _LONG_TEXT_COLUMNS & set(schema.TABLES[table].names):
         [(mean_length,)] = connection.execute(_MEAN_LENGTH_SQL.format(column=column, table=table)).fetchall()
         length_cases += f" WHEN '{column}' THEN {mean_length}"

@@ -47,8 +47,8 @@ from stores.snapshot import (
 K1: Final = 1.2
 B: Final = 0.75
 
-# Weight of the symbols that the hunk's file has at HEAD, relative to touched symbols. All hunks of a file have the same
-# HEAD score, so a small weight orders hunks of different files that are otherwise equal.
+# Weight of the symbols that the hunk's file has at HEAD; touched symbols have 1. All hunks of a file have the
+# same HEAD score, so a small weight orders hunks of different files that are otherwise equal.
 HEAD_WEIGHT: Final = 0.05
 # Weight of the text score in the symbol-name lane. See "Symbol-name lane" in README.md.
 TEXT_WEIGHT: Final = 0.3
@@ -231,7 +231,7 @@ def compute_inverse_document_frequency(document_frequencies: Ints, document_coun
 def count_touched_parts(
     connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, quoted_symbols: tuple[QuotedSymbol, ...]
 ) -> Ints:
-    """Return for each hunk which parts of a quoted symbol a touched one has: 0 none, 1 the name, 2 also the parent."""
+    """Return how many parts of a quoted symbol each hunk touched: 0, 1 (the name) or 2 (also the parent)."""
     counts = np.zeros(len(snapshot.hunks), np.int64)
     if quoted_symbols:
         sql = _HUNKS_BY_SYMBOL.format(
@@ -269,7 +269,10 @@ def _score_head_symbols(
     quoted_symbols: tuple[QuotedSymbol, ...],
     weights: Ints,
 ) -> SymbolNameScores:
-    """Score each hunk by the best matching symbol that its file has at HEAD."""
+    """Score each hunk by the best matching symbol that its file has at HEAD.
+
+    `weights`: weight of each term of `term_ids`.
+    """
     symbols = snapshot.symbols
     postings = _load_postings(connection, snapshot, "head_postings", term_ids)
     scores = _score_bm25(postings, symbols.word_counts).scores
@@ -346,7 +349,7 @@ def _compute_preference_factors(mask: FilterMask) -> Floats:
 
 
 def insert_postings(
-    connection: duckdb.DuckDBPyConnection, terms_by_table: Mapping[str, Rows], first_document: int
+    connection: duckdb.DuckDBPyConnection, terms_by_table: Mapping[str, Rows], first_document_id: int
 ) -> float:
     """Insert the postings of a batch's documents, and the terms that are new; return the seconds that this took.
 
@@ -354,8 +357,8 @@ def insert_postings(
     batches. The batch's postings are sorted by term. NumPy does both, because SQL with a join per table took twice the
     time.
 
-    `terms_by_table`: rows of `schema.DOCUMENT_TERMS`, by postings table. `first_document`: id of the batch's first
-    document; the documents in the rows count from 0.
+    `terms_by_table`: rows of `schema.DOCUMENT_TERMS`, by postings table. `first_document_id`: id of the
+    batch's first document. In the rows, documents are numbered from 0.
     """
     started = time.perf_counter()
     occurrences = _TermOccurrences.from_term_rows(terms_by_table)
@@ -369,7 +372,7 @@ def insert_postings(
         postings = pa.table(
             {
                 "term_id": table_ids[order],
-                "document": documents[order] + first_document,
+                "document": documents[order] + first_document_id,
                 "frequency": rows.column("frequency").take(pa.array(order)),
             }
         )

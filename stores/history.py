@@ -37,8 +37,8 @@ class IndexSummary:
 
     `head_commit`: HEAD of the newest run. `completed_commit`: HEAD of the newest finished run. `last_indexed_commit`:
     the watermark, up to which the history is indexed; an interrupted run may have moved it to HEAD without writing the
-    symbols at HEAD. `commits`, `hunks`, `head_symbols`, `unreadable`: numbers of commits, changed files, symbols at
-    HEAD and unreadable commits.
+    symbols at HEAD. `commits`, `hunks`, `head_symbols`, `unreadable`: numbers of commits, changes of files,
+    symbols at HEAD and unreadable commits.
     """
 
     repo_id: str
@@ -337,8 +337,8 @@ _DEFINITION_PREFIXES: Final = {
 }
 _HUNKS_OF_NAME: Final = "SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name = $name"
 
-# Changes without rows in `hunk_symbols` that may still concern a symbol. A rename without a changed line moves all
-# symbols of the file. For lines that a merge removes, the index has no symbols.
+# Changes that may concern a symbol even without a row in `hunk_symbols`. A rename without a changed line
+# moves all symbols of the file. For lines that a merge removes, the index has no symbols.
 _RENAMES_AND_MERGES: Final = """
 SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, coalesce(file_path_bytes, encode(file_path)),
        {old_path_bytes},
@@ -383,7 +383,10 @@ def load_symbol_touches(
 def load_renames_and_merges(
     connection: duckdb.DuckDBPyConnection, name: str, is_reachable: Callable[[str], bool]
 ) -> list[SymbolTouch]:
-    """Return the reachable renames of files, and merges that change lines with the name, parents before children."""
+    """Return reachable renames, and merges that change a line with the name, parents before children.
+
+    Merges with a truncated diff are included, because such a line may be missing.
+    """
     hunk_ids = [hunk_id for (hunk_id,) in connection.execute(_MERGE_HUNKS).fetchall()]
     sql = _RENAMES_AND_MERGES.format(merges=format_literals(hunk_ids), old_path_bytes=OLD_PATH_BYTES)
     parameters = {"line": _build_line_pattern(name, "")}
@@ -407,7 +410,10 @@ def get_definition_word(name: str) -> str:
 
 
 def _build_line_pattern(name: str, prefix: str) -> str:
-    """Return the RE2 expression for a changed line that has the name after text that matches the prefix."""
+    """Return the RE2 expression for a changed line that has the name after text that matches `prefix`.
+
+    For a name without a definition word, it matches every changed line.
+    """
     word = get_definition_word(name)
     if not word:
         return "(?m)^[+-]"

@@ -81,7 +81,7 @@ class _Revert(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Subject of the commit that it reverts, if its message has no sha; empty if that is unknown."""
+        """Reverted subject that the subject quotes; empty if it quotes none or there are `targets`."""
         if not self.targets:
             if match := _REVERT_SUBJECT.match(self.commit.subject):
                 return _remove_pull_request_numbers(match[1])
@@ -207,7 +207,7 @@ class HunkDetailsCache:
 
 
 def load_changed_files(connection: Connection, commits: Collection[str]) -> dict[str, list[HunkSummary]]:
-    """Return the indexed files of these commits, by commit sha."""
+    """Return a summary of each file that these commits changed, by commit sha."""
     files: dict[str, list[HunkSummary]] = defaultdict(list)
     if not commits:
         return files
@@ -243,8 +243,8 @@ def find_reverts(
 ) -> dict[str, str]:
     """Return the newest reachable revert of each commit. Commits that are not reverted are left out.
 
-    A revert that is itself reverted does not count. A revert whose message names no sha reverts the newest earlier
-    commit with the subject that it quotes.
+    A revert that is itself reverted does not count. A revert whose message names no sha reverts the newest
+    commit that is not newer than the revert and has the subject that it quotes.
     """
     rows = connection.execute(_REVERTS).fetchall() if shas else []
     if not rows:
@@ -264,31 +264,33 @@ class _RevertFinder:
     ) -> None:
         self._connection = connection
         self._reachability = reachability
-        self._by_target: dict[str, list[_Commit]] = defaultdict(
-            list
-        )  # key: start of the sha, of MIN_SHA_DIGITS
-        self._by_title: dict[str, list[_Commit]] = defaultdict(list)
-        self._targets: dict[str, list[str]] = {}
-        self._commits_with_title: dict[str, list[_Commit]] = {}
+        # Reverts by the first MIN_SHA_DIGITS of the sha of the commit that they revert.
+        self._reverts_by_sha_start: dict[str, list[_Commit]] = defaultdict(list)
+        self._reverts_by_title: dict[str, list[_Commit]] = defaultdict(list)
+        self._targets_by_revert: dict[str, list[str]] = {}
+        self._commits_by_title: dict[str, list[_Commit]] = {}
         for commit, targets in reverts:
-            self._targets[commit.commit_sha] = targets
+            self._targets_by_revert[commit.commit_sha] = targets
             for target in targets:
-                self._by_target[target[:MIN_SHA_DIGITS]].append(commit)
+                self._reverts_by_sha_start[target[:MIN_SHA_DIGITS]].append(commit)
             if title := _Revert(commit, targets).title:
-                self._by_title[title].append(commit)
+                self._reverts_by_title[title].append(commit)
 
     @cached_property
     def _is_reachable(self) -> Callable[[str], bool]:
         return build_reachability_test(self._connection, self._reachability)
 
     def find(self, commit: _Commit, *, depth: int = 0) -> str | None:
-        """Return the newest reachable revert of a commit that is not reverted itself; None if there is none."""
+        """Return the newest reachable revert that is not reverted itself; None if the commit has none.
+
+        `depth`: number of reverts that lead to this commit.
+        """
         if depth > MAX_REVERT_DEPTH:
             return None
         title = _remove_pull_request_numbers(commit.subject)
         candidates = [
-            *self._by_target.get(commit.commit_sha[:MIN_SHA_DIGITS], ()),
-            *self._by_title.get(title, ()),
+            *self._reverts_by_sha_start.get(commit.commit_sha[:MIN_SHA_DIGITS], ()),
+            *self._reverts_by_title.get(title, ()),
         ]
         candidates.sort(key=lambda revert: (revert.commit_date, revert.commit_sha), reverse=True)
         for revert in candidates:
@@ -300,7 +302,8 @@ class _RevertFinder:
         return None
 
     def _reverts(self, revert: _Commit, commit: _Commit, title: str) -> bool:
-        if targets := self._targets[revert.commit_sha]:
+        """Return whether `revert` reverts `commit`, whose subject without pull request numbers is `title`."""
+        if targets := self._targets_by_revert[revert.commit_sha]:
             return any(commit.commit_sha.startswith(target) for target in targets)
         commits = self._load_commits_with_title(title)
         count = bisect_right(commits, revert.commit_date, key=lambda other: other.commit_date)
@@ -308,15 +311,15 @@ class _RevertFinder:
 
     def _load_commits_with_title(self, title: str) -> list[_Commit]:
         """Return the reachable commits whose subject is a title, apart from numbers of pull requests, oldest first."""
-        if title not in self._commits_with_title:
+        if title not in self._commits_by_title:
             rows = self._connection.execute(_COMMITS_WITH_TITLE, {"title": title}).fetchall()
-            self._commits_with_title[title] = [
+            self._commits_by_title[title] = [
                 commit
                 for commit in map(_Commit._make, rows)
                 if _remove_pull_request_numbers(commit.subject) == title
                 and self._is_reachable(commit.commit_sha)
             ]
-        return self._commits_with_title[title]
+        return self._commits_by_title[title]
 
 
 def _remove_pull_request_numbers(subject: str) -> str:
@@ -361,8 +364,8 @@ def has_path(connection: Connection, path: str) -> bool:
 
     `src/net`, `net/` and `net/tcp.py` match `src/net/tcp.py`; `et/tcp` does not.
     """
-    prefix = f"/{path.lstrip('/')}"
-    components = prefix if path.endswith("/") else f"{prefix}/"
+    rooted_path = f"/{path.lstrip('/')}"
+    components = rooted_path if path.endswith("/") else f"{rooted_path}/"
     sql = "SELECT EXISTS (SELECT 1 FROM hunks WHERE contains('/' || file_path || '/', $components))"
     ((is_in_history,),) = connection.execute(sql, {"components": components}).fetchall()
     return bool(is_in_history)

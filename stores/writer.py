@@ -341,7 +341,7 @@ def refresh_rows(connection: duckdb.DuckDBPyConnection, rows: RefreshedRows) -> 
         connection.execute(_UPDATE_CLUSTERED_HUNKS)
         connection.execute("INSERT INTO hunk_symbols BY NAME FROM hunk_symbols_in")
         terms_by_table = {"hunk_postings": rows.hunk_terms, "symbol_postings": rows.symbol_terms}
-        return insert_postings(connection, terms_by_table, first_document=0)
+        return insert_postings(connection, terms_by_table, first_document_id=0)
 
 
 def finish_refresh(connection: duckdb.DuckDBPyConnection, components: Collection[str]) -> None:

@@ -57,9 +57,9 @@ with pool.acquire():
 {query}
 started.wait()
 """
-QUERY_ON_CLOSE = "pool._database.resources.callback(run_queries); pool._database.is_closing = True"
+QUERY_ON_CLOSE = "pool._shared_index.resources.callback(run_queries); pool._shared_index.is_closing = True"
 # The watcher has the last reference to the closed database.
-QUERY_ON_FREE = "pool._database.index.fingerprint = type('Query', (), {'__del__': run_queries})()"
+QUERY_ON_FREE = "pool._shared_index.index.fingerprint = type('Query', (), {'__del__': run_queries})()"
 
 
 @pytest.fixture
