@@ -35,7 +35,8 @@ from mindmap.validation import decode_path, resolve_symlinks
 from stores.errors import LineageError
 from stores.mindmap_files import NoSuchMindmap
 
-# Time from the first event of a batch until the batch is recorded. The specification sets it.
+# Time from the first event of a batch until the batch is recorded, so that a command that changes many
+# files is one change of the map.
 BATCH_SECONDS: Final = 0.6
 # Interval of the check that workspaces are still the same directories, since a move of a parent causes no event.
 CHECK_SECONDS: Final = 2.0
@@ -65,8 +66,8 @@ class WorkspaceEventHandler(FileSystemEventHandler):
         """Handle an event of a file or directory. The observer calls this on its thread."""
         path = os.fsencode(event.src_path)
         if event.is_directory and event.event_type == "moved":
-            # Sent only by a recursive watch, which also reports each moved file. With one watch for each directory,
-            # WorkspaceObserver sends a deletion and a creation instead.
+            # Only a recursive watch sends this event. It also reports the moved files, so the old path needs no event.
+            # With one watch for each directory, WorkspaceObserver sends a deletion and a creation instead.
             self._add_directory_event("created", os.fsencode(event.dest_path))
         elif event.is_directory:
             self._add_directory_event(event.event_type, path)
@@ -102,7 +103,7 @@ class WorkspaceEventHandler(FileSystemEventHandler):
 
 
 class OneTimeLogger:
-    """Logger that writes each warning once per workspace. Warnings for agents are collected for the next answer.
+    """Logger that writes each warning once per workspace. `warn_and_report` also collects its warnings for the agent.
 
     `root` is the path that identifies a workspace.
     """
@@ -277,7 +278,7 @@ class Watcher:
             batch = workspace.pending.take_all()
         with self._lock:
             map_ids = sorted(workspace.map_ids)
-        # If the workspace was moved, its events since then belong to another path.
+        # If the workspace was moved, the batch is dropped, because its latest events belong to another path.
         if batch and (workspace.is_deleted or workspace.is_same_directory()):
             self._record(workspace, map_ids, self._detect_changes(workspace, batch))
             self._update_ignored_directories(workspace, batch)
@@ -317,7 +318,7 @@ class Watcher:
             return detect_changes(workspace.ignore_rules, batch, None)
 
     def _update_ignored_directories(self, workspace: WatchedWorkspace, batch: EventBatch) -> None:
-        """Stop watching directories that git ignores, after new directories or new ignore rules."""
+        """After new directories or ignore rules, watch exactly the directories that git does not ignore."""
         if workspace.observer is None:
             return
         if batch.has_ignore_rule_changes():
@@ -359,7 +360,7 @@ class Watcher:
         return None
 
     def _update_observer(self, workspace: WatchedWorkspace) -> None:
-        """Stop watching a workspace without maps; restart the observer if another directory has its path."""
+        """Stop watching a workspace without maps. Start an observer if none watches the directory."""
         with self._start_lock:
             if self._stopped.is_set():
                 return

@@ -101,9 +101,9 @@ def defer_signals() -> Iterator[None]:
     """Defer termination signals until the end of the body, and block them in processes that the body starts.
 
     Ctrl-C and a closed terminal send a signal to this process and to those that it started. Only this process handles
-    the signal, and ends the others. If several signals arrive during the body, the first one is raised at the end of
-    the body, and the others are dropped. Outside of the main thread, signals are blocked in the started processes, but
-    not deferred.
+    the signal, and ends the others. Signals that arrive during the body are delivered at its end. Of those that other
+    threads received, only the first is raised. Outside of the main thread, signals are blocked in the started
+    processes, but not deferred.
     """
     received_signals: list[int] = []
     handlers: dict[signal.Signals, Callable[[int, Any], Any]] = {}

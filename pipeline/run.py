@@ -58,7 +58,7 @@ from stores.maintenance import delete_index
 COMMITS_PER_BATCH: Final = 100
 
 # Maximum number of consecutive batches per task, which reuses the syntax trees of its earlier batches. With one batch,
-# two workers parse 40 % longer than one worker, and with four batches 13 % ("Batches per task" in README.md).
+# two workers together parse for 40 % more time than one worker, and with four batches 13 % (README.md).
 BATCHES_PER_TASK: Final = 4
 # Tasks per worker in a group. More tasks would take more memory. Fewer tasks would take more time, because the workers
 # wait for each other at the end of a group.
@@ -169,7 +169,7 @@ class IndexRun:
     """Index run over one repository. The caller holds the run lock of the index.
 
     `workers`: number of processes that extract. `threads`: number of threads that embed. The rows do not depend on
-    these numbers. None leaves a number to `joblib.parallel_config`.
+    these numbers. None: the number that `joblib.parallel_config` has set.
     `report`: called with the progress before the first batch of each part, and after each batch.
     `keep_encoder`: keep the model in memory at the end, for the next run.
     """
@@ -185,11 +185,12 @@ class IndexRun:
     profile: Profile = field(default_factory=Profile)
 
     def run(self) -> RunSummary:
-        """Index the commits up to HEAD. After an interruption the next run continues with what is missing.
+        """Index the commits of HEAD and of the branch patterns. The next run continues after an interruption.
 
         Raises OutOfMemory without enough memory, NothingToIndex without a commit, and IncompatibleIndex if the index
-        has to be rebuilt. Raises at the end StorageError without permission to read some objects, and DamagedRepository
-        if no commit is indexed and an alternate object directory is missing.
+        has to be rebuilt. If a commit or a file at HEAD could not be read, raises at the end StorageError without the
+        permission to read some objects, and DamagedRepository if no commit is indexed and an alternate object directory
+        is missing.
         """
         check_free_memory()
         start_time = time.perf_counter()
@@ -392,7 +393,10 @@ class IndexRun:
         return EmbeddingCacheSession(cache, start.cache_mode) if cache else None
 
     def _count_needed_workers(self, start: RunStart, head_update: HeadUpdate) -> int:
-        """Return the number of workers, at most as many as batches or slices: to start one takes as long as a batch."""
+        """Return the number of workers, at most the larger of the numbers of batches and of slices.
+
+        Starting a worker takes as long as processing a batch.
+        """
         task_count = max(1, self._count_batches(start), head_update.slice_count)
         return min(count_jobs(self.workers), task_count)
 

@@ -89,14 +89,13 @@ class InProcessBackend:
 
     def find_in_repositories(self, request: FindRequest, names: Sequence[str], cwd: Path) -> FindAnswer:
         """See `Backend.find_in_repositories`."""
-        from serve.repositories import ALL, list_unidentified_indexes, resolve_repositories
+        from serve.repositories import ALL, format_unidentified_indexes, resolve_repositories
 
         answer = self._find_in(request, resolve_repositories(self._home, names, cwd))
-        unreadable = list_unidentified_indexes(self._home) if ALL in names else []
+        unreadable = format_unidentified_indexes(self._home) if ALL in names else ""
         if not unreadable:
             return answer
-        others = f" and {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
-        hint = f"No answer from {unreadable[0]}{others}: `lineage status --all` says why."
+        hint = f"No answer from {unreadable}: `lineage status --all` says why."
         return replace(answer, meta=replace(answer.meta, hint=f"{hint} {answer.meta.hint or ''}".strip()))
 
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:

@@ -78,6 +78,13 @@ def list_unidentified_indexes(home: Path) -> list[Path]:
     return sorted(directory for directory in directories if not directory.is_symlink())
 
 
+def format_unidentified_indexes(home: Path) -> str:
+    """Return the first of these directories and the number of the others, as text. It is empty without such indexes."""
+    directories = list_unidentified_indexes(home)
+    others = f" and {len(directories) - 1:,} more" if len(directories) > 1 else ""
+    return f"{directories[0]}{others}" if directories else ""
+
+
 def resolve_repositories(home: Path, names: Iterable[str], cwd: Path) -> list[NamedRepository]:
     """Return the indexed repositories with these names or paths, each once; `*` stands for all.
 
@@ -86,9 +93,9 @@ def resolve_repositories(home: Path, names: Iterable[str], cwd: Path) -> list[Na
     """
     indexed_repositories = list_repositories(home)
     if not indexed_repositories:
-        if unreadable := list_unidentified_indexes(home):
+        if unreadable := format_unidentified_indexes(home):
             raise BadRequest(
-                f"The index in {unreadable[0]} cannot be read.",
+                f"The index cannot be read: {unreadable}.",
                 hint="`lineage status --all` says what is wrong.",
             )
         raise BadRequest("No repository is indexed.", hint="Run `lineage index` first.")

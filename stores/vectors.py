@@ -1,7 +1,7 @@
-"""Vectors of texts: which texts have none yet, whitening transform, 8-bit codes, and exact dot products with codes.
+"""Vectors of texts: pending texts, whitening, quantization to 8-bit integers (codes), and exact dot products with them.
 
-An index run first writes the rows of all commits, then the vectors of their texts. Therefore an interrupted run
-continues with the texts that have no vector.
+An index run first writes the rows of all commits, then the vectors of their texts. So the next run after an
+interruption continues with the texts that have no vector.
 
 The vectors of a repository's texts share a large common component, which identifies the repository and hides
 the differences between the texts. The whitening transform, fitted to the texts of an index, subtracts the
@@ -32,7 +32,7 @@ from stores.snapshot import Floats, Ints
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
-# With fewer texts (these are 2.6 per dimension), the smallest variances are mostly noise, which whitening amplifies.
+# With fewer texts (1,000 are 2.6 per dimension), the smallest variances are mostly noise, which whitening amplifies.
 MIN_TEXTS_TO_WHITEN: Final = 1_000
 # Maximum size of the sample, 26 texts per dimension. The estimated variances are off by up to a third, and their powers
 # with WHITENING_EXPONENT by 6 %.
@@ -57,8 +57,8 @@ MAX_EXACT_INTEGER: Final = 1 << 24
 SCAN_BLOCK_ROWS: Final = 256
 # Minimum number of rows for each thread of a scan, about 0.5 ms of work. Starting a thread takes up to 0.2 ms.
 MIN_ROWS_PER_THREAD: Final = 4_096
-# Columns of the triangular matrix in `compute_norms` that are multiplied at a time: few, because most zeros are then
-# left out.
+# Columns of the triangular matrix in `compute_norms` that are multiplied at a time: few, so that most products with
+# zeros are left out.
 PANEL_COLUMNS: Final = 96
 
 
@@ -153,7 +153,7 @@ class QuantizedVectors:
         """Return the dot product of each vector with the weights, computed on several threads.
 
         The sums are exact, so equal vectors have equal products on every machine. For this, each weight is rounded to
-        about a thousandth of the largest one. This loses less than the codes themselves, which are rounded to 1/254 of
+        about a thousandth of the largest one. This loses less than the codes themselves, which are rounded to 1/127 of
         a vector's largest number.
         """
         integers, factor = _round_weights(weights)
@@ -225,8 +225,8 @@ def to_matrix(column: pa.Array) -> npt.NDArray[Any]:
 def _round_weights(weights: Floats) -> tuple[Vectors, float]:
     """Return the weights times a factor, rounded to integers, and the factor.
 
-    The factor is so large that no sum of codes times integers exceeds MAX_EXACT_INTEGER. `weights`: a vector, or a
-    matrix with a vector in each column.
+    The factor is the largest with which no sum of codes times integers exceeds MAX_EXACT_INTEGER. `weights`: a vector,
+    or a matrix with a vector in each column.
     """
     largest_sum = float(np.abs(weights).sum(axis=0).max())
     # Rounding adds at most a half to each integer.

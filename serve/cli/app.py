@@ -58,7 +58,7 @@ def index_command(  # noqa: PLR0913 - one parameter per option
     ] = None,
     interactive: Annotated[
         bool,
-        typer.Option("--interactive", "-i", help="Ask for each option, show the command, then run it."),
+        typer.Option("--interactive", "-i", help="Ask for the options, show the command, then run it."),
     ] = False,
     incremental: Annotated[
         bool,

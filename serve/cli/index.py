@@ -242,10 +242,14 @@ def _load_versions_if_complete(
     is_complete = summary is not None and summary.completed_commit == summary.head_commit == head
     removes_patterns = options.head_only and bool(patterns)
     adds_patterns = not set(options.branch_patterns) <= set(patterns)
-    changes_encoder = options.encoder is not None and options.encoder is not _find_encoder_name(location)
-    changes_cache = options.embed_cache not in (None, versions.confirmed.embed_cache or EmbedCacheMode.OFF)
-    if not is_complete or removes_patterns or adds_patterns or changes_encoder or changes_cache:
+    changes_cache = options.embed_cache not in (None, versions.embed_cache or EmbedCacheMode.OFF)
+    if not is_complete or removes_patterns or adds_patterns or changes_cache:
         return None
+    if options.encoder is not None:
+        from pipeline.component_versions import get_encoder_name
+
+        if get_encoder_name(versions.embedding_model) is not options.encoder:
+            return None
     if patterns:
         git = commit_graph.create_git_program(repository)
         if not indexed_tips.issuperset(ranges.list_branch_tips(repository, git, patterns)):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer", "FindAnswer", "ExplainAnswer")
 # Example query in the command that an error suggests, if the user gave no query.
 EXAMPLE_QUERY: Final = "how was it done before?"
-# Starts of an argument that can only be meant as a path.
+# Starts of an argument that is probably meant as a path.
 PATH_PREFIXES: Final = ("/", "./", "../", "~/")
 
 NoDaemonOption = Annotated[
@@ -107,7 +107,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     compact: Annotated[
         bool,
         typer.Option(
-            "--compact", help="Omit diffs, and show only the subject and the first sentence of messages."
+            "--compact", help="Omit diffs, shorten messages, and show at most one file for each hit."
         ),
     ] = False,
     fields: FieldsOption = None,
@@ -171,7 +171,7 @@ def parse_query_arguments(words: Sequence[str], query_option: str | None) -> tup
         return words[0], Path(words[1])
     starts_with_path = os.path.exists(words[0])  # noqa: PTH110 - `Path.exists` can raise
     if not starts_with_path and not os.path.exists(words[-1]):  # noqa: PTH110
-        missing_path = next((word for word in (words[-1], words[0]) if word.startswith(PATH_PREFIXES)), None)
+        missing_path = next((word for word in (words[-1], words[0]) if _is_like_path(word)), None)
         if len(words) > 1 and missing_path:
             raise BadRequest(
                 f"{missing_path!r:.200} does not exist.",
@@ -186,6 +186,10 @@ def parse_query_arguments(words: Sequence[str], query_option: str | None) -> tup
         f"{path!r:.200} is a path, and may also be a word of the query.",
         hint=f"Use {command_with_path} or {_format_query_command(' '.join(words))}.",
     )
+
+
+def _is_like_path(word: str) -> bool:
+    return word.startswith(PATH_PREFIXES) and len(word.split()) == 1
 
 
 def _parse_path_argument(words: Sequence[str], query: str) -> Path:

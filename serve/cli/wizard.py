@@ -252,7 +252,7 @@ def _check_unasked(options: IndexOptions) -> None:
 
 def _warn_ignored(arguments: list[str]) -> None:
     if arguments:
-        print_warning(f"-i asks for every option, so it ignores {' '.join(arguments)}.")
+        print_warning(f"-i asks for these options itself, so it ignores {' '.join(arguments)}.")
 
 
 def _print(text: str) -> None:

@@ -303,9 +303,9 @@ def _spawn_daemon(paths: DaemonPaths) -> None:
     while not is_running(paths):
         has_exited = child.poll() is not None
         if has_exited or time.monotonic() > deadline:
-            reason = "it exited without a message." if has_exited else "it accepts no connections."
-            message = _read_last_message(paths.log, log_offset) or reason
-            raise DaemonUnavailable(f"The daemon did not start: {message}", hint=f"See its log: {paths.log}.")
+            message = _read_last_message(paths.log, log_offset) or "it exited without a message."
+            reason = message if has_exited else f"it accepts no call after {START_TIMEOUT_SECONDS:g} s."
+            raise DaemonUnavailable(f"The daemon did not start: {reason}", hint=f"See its log: {paths.log}.")
         time.sleep(START_POLL_SECONDS)
 
 

@@ -43,7 +43,7 @@ UNLOAD_AFTER_SECONDS: Final = 600.0
 # Idle time until the daemon exits. An idle daemon uses 60 MB; starting one takes half a second.
 EXIT_AFTER_SECONDS: Final = 3_600.0
 # Number of threads: CALLS_PER_CPU for each CPU, since no more calls run at a time, and two for imports.
-MAX_THREADS: Final = max(16, CALLS_PER_CPU * count_usable_cpus() + 2)
+MAX_THREADS: Final = CALLS_PER_CPU * count_usable_cpus() + 2
 MAX_REQUEST_BYTES: Final = 1 << 20
 # Maximum number of connections that wait to be accepted.
 BACKLOG: Final = 512
@@ -75,7 +75,7 @@ class DaemonState:
 
     `unload_after`, `exit_after`: idle seconds until the models are unloaded, and until the daemon exits; 0 means never.
     `started_at`: by the clock of `time.monotonic`. `answered_calls`, `running_calls`: number of calls that have ended,
-    and that are running. `open_sessions`: number of MCP sessions.
+    also by an error, and that wait for a slot or run. `open_sessions`: number of MCP sessions.
     """
 
     unload_after: float = UNLOAD_AFTER_SECONDS
@@ -235,7 +235,7 @@ class _CallHandler(_BaseHandler):
     function: CallFunction
     needs_identity = True
 
-    def initialize(self, service: Service, function: CallFunction) -> None:  # type: ignore[override]  # by route
+    def initialize(self, service: Service, function: CallFunction) -> None:  # type: ignore[override]  # Tornado passes the arguments of the route
         self.service, self.function = service, function
         self.cancelled = threading.Event()
         self.task: asyncio.Task[None] | None = None
@@ -299,7 +299,7 @@ class _McpHandler(_BaseHandler):
             stream.close()
 
 
-@cache  # each `pause_garbage_collection` excludes the objects of running sessions from later collections
+@cache  # once, because `pause_garbage_collection` excludes all existing objects from later collections
 def _import_mcp_sessions() -> ModuleType:
     with pause_garbage_collection():
         from serve.daemon import mcp_sessions
@@ -346,7 +346,7 @@ def main() -> None:
 
 
 def serve(state: DaemonState) -> None:
-    """Run the daemon until it is idle for too long or asked to stop. Raise AlreadyRunning if another one runs."""
+    """Run the daemon until it is idle, told to stop, or without its socket. Raise AlreadyRunning if another runs."""
     settings = config.load_settings()
     configure_log(settings.log_level)
     paths = DaemonPaths(settings.home)
@@ -428,7 +428,7 @@ async def _wait_until_done(service: Service, socket_identity: tuple[int, int] | 
 
 
 def _preload(service: Service) -> None:
-    """Import the modules that calls and sessions need."""
+    """Create the engine, and import the modules that calls and sessions need."""
     service.get_engine()
     _import_mcp_sessions()
 

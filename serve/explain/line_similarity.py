@@ -66,13 +66,13 @@ CONTAINED_FACTOR: Final = 0.8  # below 1, because an edited line with the same w
 CONTAINED_BONUS: Final = 0.1
 CONTAINED_HALF_WEIGHT: Final = 3.0
 NO_ANCHOR_FACTOR: Final = 0.7  # without a shared anchor, because unrelated lines can have the same words
-# Scores and limits for a line that is completely in a longer one, as after a type was annotated or parameters were
-# joined into one line.
-WHOLE_SCORE: Final = 0.55
+# Scores and limits for a line whose tokens are all in a longer one, in order, as after a type was annotated or
+# parameters were joined into one line.
+WHOLE_SCORE: Final = 0.55  # with too few shared words for the rules above
 WHOLE_ANCHOR_SCORE: Final = 0.9  # with a shared anchor and enough shared words
 MIN_WHOLE_TOKENS: Final = 4
 MIN_WHOLE_WEIGHT: Final = 1.0
-# Longer lines (minified files, data) are compared only for equality.
+# Lines with more characters, not counting white space (minified files, data), are compared only for equality.
 MAX_LINE_CHARACTERS: Final = 1_000
 
 # The context score is computed from this many nonblank lines before a line, and as many after it.
@@ -89,19 +89,19 @@ MIN_SPLIT_SHARE: Final = 0.8
 MIN_PART_SHARE: Final = 0.5
 # Between the parts, at most this many lines may have no token of the split line, such as lines with new arguments.
 MAX_SPLIT_GAPS: Final = 3
-# An added line with new tokens that is more similar than this to a removed line is an edit of that line, not a part.
+# A removed line was not split if an added line with new tokens is more similar to it than this: that is an edit of it.
 MAX_PART_SIMILARITY: Final = 0.6
-# Maximum number of tokens of the code in which split lines are searched: 600 take up to 30 ms.
+# Maximum number of tokens of the old lines, and of the new lines, in which splits are searched: 600 take up to 30 ms.
 MAX_SPLIT_TOKENS: Final = 600
-# Minimum weight and context score of a copied line. They are higher than for a moved line, because the original was
-# not removed, and short lines can be equal by chance.
+# Minimum weight and context score of a copied line. Most moved lines need less, because a copied line was not removed,
+# and short lines can be equal by chance.
 MIN_COPY_WEIGHT: Final = 2.0
-COPY_CONTEXT_SCORE: Final = 0.7
+MIN_COPY_CONTEXT_SCORE: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class LineFeatures:
-    """Features by which lines are compared. A line longer than MAX_LINE_CHARACTERS has only a key.
+    """Features by which lines are compared. A line whose key is longer than MAX_LINE_CHARACTERS has only the key.
 
     `key`: text without white space. `words`: names, their parts, and literals. `weight`: total weight of the words.
     """
@@ -293,7 +293,7 @@ def compute_context_score(
 
 def is_copy(lines: Sequence[str], number: int, old_lines: Sequence[str], old_number: int) -> bool:
     """Check whether a line is a copy of an equal line of the parent, by the similarity of the lines around them."""
-    return compute_context_score(lines, number, old_lines, old_number) >= COPY_CONTEXT_SCORE
+    return compute_context_score(lines, number, old_lines, old_number) >= MIN_COPY_CONTEXT_SCORE
 
 
 def find_split_lines(old_texts: Sequence[str], texts: Sequence[str]) -> dict[int, int]:
@@ -361,7 +361,7 @@ def has_better_rival(removed: LineFeatures, added_texts: Iterable[str], similari
 
 def is_similarity_above(first: LineFeatures, second: LineFeatures, limit: float) -> bool:
     """Check whether the similarity of two lines exceeds `limit`."""
-    # The similarity is the mean of two ratios. The Dice ratio takes less time and gives an upper bound.
+    # The quick Dice ratio bounds the similarity, except of equal lines without words: these are False here.
     upper_bound = (1 + compute_dice(first, second)) / 2
     return upper_bound > limit and compute_similarity(first, second) > limit
 
@@ -393,14 +393,14 @@ class WordIndex:
         self._numbers_by_word: dict[str, list[int]] = {}
 
     def find_by_rare_words(self, features: LineFeatures) -> Iterator[int]:
-        """Yield the numbers of the lines that share one of the rarest words of a line. Common words are left out."""
+        """Yield the numbers of the lines that share a word of a line, if at most MAX_CANDIDATES lines have it."""
         counts = ((len(self._find(word)), word) for word in features.words)
         rare_words = sorted((count, word) for count, word in counts if 0 < count <= MAX_CANDIDATES)
         found = (self._find(word) for _, word in rare_words[:MAX_SEARCH_WORDS])
         yield from dict.fromkeys(chain.from_iterable(found))
 
     def _find(self, word: str) -> list[int]:
-        """Return the numbers of lines with a word: at most MAX_CANDIDATES + 1, which show that the word is common."""
+        """Return the numbers of lines with a word: at most MAX_CANDIDATES + 1, if it is too frequent."""
         if word not in self._numbers_by_word:
             numbers = (
                 self._numbers[position]
@@ -426,7 +426,7 @@ class WordIndex:
             start = folded_text.find(folded_word, line_start)
 
     def _is_inside_word(self, start: int, end: int) -> bool:
-        """Check quickly whether a part of the text is inside a longer word, such as `port` in `import`."""
+        """Return True if a part of the text is certainly inside a longer word, such as `port` in `import`."""
         text = self._text
         if len(text) != len(self._folded_text):
             return False

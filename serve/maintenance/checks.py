@@ -1,6 +1,6 @@
 """Checks of the index directory and of an index for `lineage doctor`, and the classes that all checks share.
 
-The checks are about permissions, disk space, content, version, locks and DuckDB extensions.
+The checks are about permissions, disk space, files, content, version, locks and DuckDB extensions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from stores.locks import GATE_LOCK, INDEX_LOCK, RUN_LOCK, find_lock_holders
 
 # Free space that an index run needs besides a copy of the index, for its write-ahead log.
 MIN_FREE_BYTES: Final = 200_000_000
-# With less free space than this and twice the size of the index, there is a warning. A first index of a few thousand
+# Warn if less space is free than this plus twice the size of the index. A first index of a few thousand
 # commits takes several hundred megabytes, including its copy.
 COMFORTABLE_FREE_BYTES: Final = 1_000_000_000
 HOME_HINT: Final = "Set LINEAGE_HOME to another directory."
@@ -100,7 +100,7 @@ Check: TypeAlias = Callable[[CheckContext], Iterable[CheckResult]]
 
 
 def check_home(context: CheckContext) -> Iterator[CheckResult]:
-    """Check that the index directory exists, is writable, and is closed to other users."""
+    """Check that the index directory is writable or can be created, and is closed to other users."""
     home = context.settings.home
     index_location.check_home(home)
     try:
@@ -136,7 +136,7 @@ def _check_home_directory(home: Path) -> CheckResult:
 
 
 def _find_readable_by_others(home: Path) -> Iterator[Path]:
-    """Yield the directories of indexes in `home` that other users may read; none if `home` is closed to them."""
+    """Yield the directories of indexes in `home` that other users have access to; none if `home` is closed to them."""
     if not home.stat().st_mode & 0o077:
         return
     directories = {file.parent for name in (LOCATION_FILE, DATABASE_FILE) for file in home.glob(f"*/{name}")}

@@ -62,12 +62,12 @@ class RetrieverResults:
     - `query_vector`: the encoded query. `whitened_query`: the encoded query, whitened for the texts of the index.
     - `term_lookup`: the query's terms that the index has, with their postings and BM25 scores.
     - `filter_mask`: marks the hunks that pass the query's filters, and the hunks whose path the query names.
-    - `messages`: messages of at least the commits of all hunks in these results.
+    - `messages`: messages of the commits of these hunks, perhaps also of other commits.
     - `details`: loads the details of hunks.
     - `quoted_symbol_parts`: for each hunk of the snapshot, how well a symbol that the hunk touches matches a symbol
       that the query quotes: 0 (not), 1 (by name) or 2 (by name and parent).
     - `referring_hunks`: hunks of the referring commits.
-    - `subject_matches`: a hunk of each commit whose subject has every topic word of the query.
+    - `subject_matches`: see `_select_subject_matches`.
     """
 
     vector_lane: tuple[RankedHunk, ...]
@@ -262,6 +262,8 @@ def _search_symbol_names(
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """Hunk that may be an answer. `score`: sum of 1 / (RRF_CONSTANT + rank) over the lanes that contain the hunk.
+
+    The score is 0 if the hunk was added after the fusion of the lanes.
 
     `is_referring`: True for a hunk of a referring commit. Such candidates come before all others.
     """

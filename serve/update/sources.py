@@ -79,7 +79,7 @@ def find_newest(receipt: Receipt, *, prerelease: bool) -> Offer:
     if allowed_offers:
         return max(allowed_offers, key=lambda offer: offer.version)
     raise SourceFailed(
-        f"There is no version of {config.DISTRIBUTION} in {receipt.source}.",
+        f"There is no {'release' if offers else 'version'} of {config.DISTRIBUTION} in {receipt.source}.",
         hint="Run `lineage update --prerelease` to include pre-releases."
         if offers
         else "Install from another source with install.sh.",
@@ -195,7 +195,7 @@ def _format_git_requirement(source: Source, ref: str) -> str:
 
 
 def _list_index_offers(receipt: Receipt, *, prerelease: bool) -> list[Offer]:
-    """Return an offer for each version that the installer finds in the package index."""
+    """Return an offer for each version that pip finds in the package index, or for the newest one that uv finds."""
     index_option = [f"--index-url={receipt.source.location}"] if receipt.source.location else []
     pip_arguments = (
         "index",
@@ -210,7 +210,7 @@ def _list_index_offers(receipt: Receipt, *, prerelease: bool) -> list[Offer]:
         case "pipx":
             text = _list_versions_with_pipx(pip_arguments, index_option, prerelease=prerelease)
         case "uv":
-            text = _list_versions_with_uv(index_option, prerelease=prerelease)
+            text = _find_newest_with_uv(index_option, prerelease=prerelease)
     versions = sorted(_parse_listed_versions(text))
     return [Offer(version, f"{config.DISTRIBUTION}=={version}", tuple(index_option)) for version in versions]
 
@@ -224,10 +224,10 @@ def _list_versions_with_pipx(
         # With uv installed, pipx may use it in place of pip, and uv has no `index versions`.
         if shutil.which("uv") is None:
             raise
-        return _list_versions_with_uv(index_option, prerelease=prerelease)
+        return _find_newest_with_uv(index_option, prerelease=prerelease)
 
 
-def _list_versions_with_uv(index_option: Sequence[str], *, prerelease: bool) -> str:
+def _find_newest_with_uv(index_option: Sequence[str], *, prerelease: bool) -> str:
     prerelease_option = ["--prerelease=allow"] if prerelease else []
     command = ("uv", "pip", "compile", "-", "--no-deps", "--no-header", *prerelease_option, *index_option)
     return run_program(*command, stdin=config.DISTRIBUTION)

@@ -87,6 +87,16 @@ def test_semantic_changes_no_row(repo: Repo, home: Path) -> None:
         assert load_rows(repo, home) == uncached_rows
 
 
+def test_mode_is_compared_at_head(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """At HEAD, `--incremental` does nothing for the same mode, and turns the cache on or refuses other texts."""
+    run_index(repo)
+    for mode, is_up_to_date in (("off", True), ("semantic", False), ("semantic", True)):
+        capsys.readouterr()
+        assert run_index(repo, "--incremental", "--embed-cache", mode) == 0
+        assert ("up-to-date" in capsys.readouterr().out) is is_up_to_date
+    assert run_index(repo, "--incremental", "--embed-cache", "diff") == 1
+
+
 @pytest.mark.parametrize("mode", ["semantic", "diff"])
 def test_rebuild_embeds_nothing(
     repo: Repo, home: Path, embedded_texts: list[str], capsys: pytest.CaptureFixture[str], mode: str

@@ -288,8 +288,8 @@ def test_interrupt_at_the_prompt(prompt: Terminal) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_during_one_long_function(shared_repo: Repo, number: signal.Signals) -> None:
-    """A signal ends the command within seconds, also while DuckDB computes a value that takes a minute."""
-    statement = "SELECT levenshtein(repeat('x', 100_000), repeat('y', 100_000))"
+    """A signal ends the command within seconds, also while DuckDB computes a value that takes minutes."""
+    statement = "SELECT levenshtein(repeat('x', 300_000), repeat('y', 300_000))"
     with use_default_signal_handler(number):
         process = start_lineage("sql", str(shared_repo.path), "-c", statement)
     with pytest.raises(subprocess.TimeoutExpired):

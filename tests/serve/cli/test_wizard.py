@@ -198,7 +198,7 @@ def test_other_options_are_ignored_with_a_warning(repo: Repo) -> None:
     terminal = Terminal("index", "-i", "--threads", "7", "--rebuild", "--yes", "--profile", folder=repo.path)
     screen = answer_all(terminal, Mode.STANDARD)
     assert screen.startswith(
-        "warning: -i asks for every option, so it ignores --rebuild --yes --threads 7 --profile.\n"
+        "warning: -i asks for these options itself, so it ignores --rebuild --yes --threads 7 --profile.\n"
     )
     assert "    lineage index\n" in screen
     terminal.press(ESCAPE)

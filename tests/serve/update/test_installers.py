@@ -67,6 +67,9 @@ def test_receipt_is_found_next_to_the_command_or_a_link_to_it(
     monkeypatch.setattr(sys, "argv", [str(link)])
     assert receipt.find_receipt() == (command.parent, expected)
     command.symlink_to(command.rename(tmp_path / "program"))
+    other_link = tmp_path / "other link"
+    other_link.symlink_to("link")
+    monkeypatch.setattr(sys, "argv", [str(other_link)])
     assert receipt.find_receipt() == (command.parent, expected)
 
 
