@@ -1,7 +1,8 @@
 """Command `lineage index` of several repositories.
 
-There are two stages. First the commits of all repositories are extracted, so that queries soon find them by words. Then
-their texts are embedded, with encoders that are loaded once. A repository that fails does not stop the others.
+There are two stages. First the commits of all repositories are read and their words are indexed, so that queries soon
+find them. Then their texts are embedded for search by meaning, with encoders that are loaded once. If a repository
+fails, the others are still indexed.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def run_index_many_command(paths: Sequence[Path], directory: Path | None, option
     except BaseException as error:
         if is_interrupt(error):
             print_note(
-                f"stopped before {len(run.unfinished):,} of {len(run.paths):,} repositories were complete. "
+                f"stopped with {len(run.unfinished):,} of {len(run.paths):,} repositories unfinished. "
                 "Run the same command to continue."
             )
         raise
@@ -64,7 +65,7 @@ def run_index_many_command(paths: Sequence[Path], directory: Path | None, option
 def _find_repositories_below(directory: Path) -> list[Path]:
     if not directory.is_dir():
         raise BadRequest(f"{directory} is not a directory.", hint="Give --recursive a directory.")
-    paths = find_repositories(directory, lambda error: logger.warning("%s. It is left out.", error))
+    paths = find_repositories(directory, lambda error: logger.warning("A directory is left out: %s", error))
     if not paths:
         raise NotARepository(
             f"There is no git repository below {directory}.",
@@ -77,8 +78,8 @@ def _find_repositories_below(directory: Path) -> list[Path]:
 class _Run:
     """Index run of several repositories.
 
-    `unfinished`: repositories with a stage to come, each with its result of `extract` (None before). `failed`:
-    repositories that could not be indexed.
+    `unfinished`: repositories that are neither complete nor failed, each with the result of its first stage (None until
+    the stage ends). `failed`: repositories that could not be indexed.
     """
 
     paths: tuple[Path, ...]
@@ -92,7 +93,7 @@ class _Run:
         self.unfinished = dict.fromkeys(self.paths)
 
     def extract(self) -> None:
-        """Run the first stage: index the commits of each repository by words."""
+        """Run the first stage: index the words of each repository's commits, without embedding."""
         options = replace(self.options, skip_vectors=True)
         for path in self.paths:
             with self._report_failure(path):
@@ -100,6 +101,7 @@ class _Run:
                 if result.summary is None:
                     self._finish(path, result, result.message)
                     continue
+                # If git could read none of the commits, the repository has failed.
                 index_output.check_readable(result.summary, is_partial_clone=result.is_partial_clone)
                 duration = index_output.format_duration(result.summary.seconds)
                 line = f"indexed by words in {duration} - {index_output.format_counts(result.summary)}"
@@ -134,7 +136,7 @@ class _Run:
         return index_repository(path, options, self.home, self.shared)
 
     def _finish(self, path: Path, result: IndexResult, line: str) -> None:
-        """Print the last line, the profile and the warnings of a repository that has no stage to come."""
+        """Print the result (`line`), the profile and the warnings of a repository, and mark it as finished."""
         print_text(f"{path}: {line}")
         if self.options.profile and (result.summary or result.versions):
             profile = result.summary.profile if result.summary else Profile()
@@ -147,13 +149,13 @@ class _Run:
 
     @contextmanager
     def _report_failure(self, path: Path) -> Iterator[None]:
-        """Print an error of the body instead of raising it. Suggested commands get the argument `path`."""
+        """Print an error of the body instead of raising it. Commands that its hint suggests get the argument `path`."""
         text.set_path_argument(path)
         try:
             yield
         except (LineageError, OSError) as error:
             failure = describe_failure(error)
-            if failure is None or not failure.message:  # unexpected, or the terminal was closed
+            if failure is None or not failure.message:  # None: unexpected error; no message: closed terminal
                 raise
             print_note(f"{path}: {failure.message}")
             self.failed.append(path)

@@ -1,6 +1,7 @@
-"""Messages between the daemon and its clients: JSON in ASCII, which can represent any file name.
+"""Messages between the daemon and its clients: JSON with field names as keys.
 
-The field names are JSON keys. Those of StatusReport are also the keys of `lineage daemon status --json`.
+The JSON is ASCII, because its escapes can represent file names that are not valid UTF-8. The fields of StatusReport are
+also the keys of `lineage daemon status --json`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MessageType = TypeVar("MessageType")
 
 @dataclass(frozen=True, slots=True)
 class FindCall:
-    """Request to find commits. `path`: absolute path of the repository. `precision`: of the cross-encoder."""
+    """Request to find commits. `path`: absolute path of the repository. `precision`: precision of the cross-encoder."""
 
     path: str
     precision: Precision
@@ -38,7 +39,7 @@ class FindCall:
 
 @dataclass(frozen=True, slots=True)
 class FindInRepositoriesCall:
-    """Request to find commits of several repositories. `precision`: of the cross-encoder."""
+    """Request to find commits of several repositories. `precision`: precision of the cross-encoder."""
 
     repositories: tuple[NamedRepository, ...]
     precision: Precision
@@ -56,10 +57,11 @@ class ExplainCall:
 
 @dataclass(frozen=True, slots=True)
 class McpCall:
-    """Request for an MCP session. `cwd`, `precision`, `maps_dir`: the client's working directory and settings.
+    """Request for an MCP session.
 
-    `server`: `lineage` or `mindmap`. `client_id`: id of the client's process. `watched_maps`: maps whose workspaces
-    the client's previous session watched for file changes.
+    `cwd`: the client's working directory. `precision`, `maps_dir`: the client's settings. `server`: `lineage` or
+    `mindmap`. `client_id`: id of the client, the same in all of its sessions. `watched_maps`: ids of the mind maps for
+    which the client's previous session watched files for changes.
     """
 
     cwd: str
@@ -72,7 +74,7 @@ class McpCall:
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """LineageError in a response. `class_name` is empty unless the class is one of `_ERROR_CLASSES`."""
+    """LineageError in a response. `class_name`: name of a class in `_ERROR_CLASSES`; empty for any other error."""
 
     class_name: str
     message: str
@@ -80,9 +82,9 @@ class ErrorResponse:
 
     @classmethod
     def from_error(cls, error: LineageError) -> ErrorResponse:
-        """Convert an error. Its class is replaced by its nearest base class in `_ERROR_CLASSES`."""
-        known_class_names = (base.__name__ for base in type(error).__mro__ if base.__name__ in _ERROR_CLASSES)
-        return cls(next(known_class_names, ""), error.message, error.hint)
+        """Convert an error. `class_name` is its class or nearest base class in `_ERROR_CLASSES`; empty without one."""
+        class_names = (base.__name__ for base in type(error).__mro__ if base.__name__ in _ERROR_CLASSES)
+        return cls(next(class_names, ""), error.message, error.hint)
 
     @property
     def error(self) -> LineageError:
@@ -94,9 +96,9 @@ class ErrorResponse:
 class StatusReport:
     """Status of the daemon.
 
-    `build`: digest of the installed sources, which can change while `version` stays the same. `socket`: its path.
-    `answered`, `running`: number of finished and running calls. `sessions`: number of open MCP sessions.
-    `resident_bytes`: memory of the process, None if unknown. `models`, `holdings`: loaded models and indexes.
+    `build`: digest of the installed sources, which can change while `version` stays the same. `socket`: path of the
+    socket. `answered`, `running`: number of finished and running calls. `sessions`: number of open MCP sessions.
+    `resident_bytes`: memory of the process, None if unknown. `models`: loaded models. `holdings`: loaded indexes.
     """
 
     pid: int
@@ -118,12 +120,12 @@ _CONVERSION_LOCK: Final = threading.Lock()
 
 
 def encode(value: Any) -> bytes:
-    """Return the JSON of a dataclass of this module, or of an answer."""
+    """Return a message as JSON. `value`: a dataclass of this module, or an answer."""
     return json.dumps(msgspec.to_builtins(value)).encode("ascii")
 
 
 def decode(data: bytes, message_type: type[MessageType]) -> MessageType:
-    """Return the message that was encoded. Raise ValueError if the data is not a message of this type."""
+    """Return the message that `encode` encoded. Raise ValueError if the data is not a message of this type."""
     value = json.loads(data)
     with _CONVERSION_LOCK:
         return msgspec.convert(value, message_type)

@@ -282,7 +282,7 @@ class RevisionBlamer:
         with start_revision_blame(self.git, revision, path, numbers, self.ignore_revs) as process:
             return self.read(process)
 
-    def start_without_skipping(
+    def start_with_all_commits(
         self, revision: str, path: bytes, numbers: Collection[int], options: Sequence[str] = ()
     ) -> AbstractContextManager[GitProcess]:
         """Start git to blame lines without skipping commits. `options`: further options of `git blame`."""
@@ -297,7 +297,7 @@ class RevisionBlamer:
         guesses = _find_guesses(self.repository, revision, path, result)
         if not guesses:
             return result
-        with self.start_without_skipping(revision, path, guesses) as process:
+        with self.start_with_all_commits(revision, path, guesses) as process:
             exact_result = self.read(process)
         lines = [line for line in result.lines if line.number not in guesses]
         return BlameResult((*lines, *exact_result.lines), result.commit_times | exact_result.commit_times)

@@ -1,7 +1,7 @@
 """Explanation of lines by the commits that wrote them: `explain_change`.
 
-An explanation finds the file, runs `git blame`, sorts the commits with the newest first, builds a hit with a diff
-excerpt for each commit, adds related commits and coverage from the index, and builds the answer.
+An explanation finds the file, runs `git blame`, sorts the commits with the newest first, and builds a hit with a diff
+excerpt for each commit. From the index, it adds related commits, and the share of the lines whose commit is indexed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from stores.connections import ReaderPools
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Excerpt of a diff. `is_truncated`: True if a part about the blamed lines is missing or cut."""
+    """Excerpt of a diff. `is_truncated`: True if the part of the diff near the blamed lines is missing or cut."""
 
     text: str
     is_truncated: bool
@@ -116,6 +116,7 @@ class Explainer:
             request=request,
             repository=repository,
             head=head,
+            # If git would wait forever to blame the file, the answer says so.
             target=cache.refuse_blocked_target(repository, target, ignore_revs),
             location=location,
             ignore_revs=ignore_revs,
@@ -179,6 +180,7 @@ def _answer_from_blame(
     content = target.lines
     lines = tuple(_build_explained_line(line, content) for line in result.lines)
     is_complete = evidence.is_complete and evolution.is_complete
+    # A later request can get a better answer if the index is no longer busy, or if no search runs out of time.
     is_transient = bool(enrichment.error) or reader.is_copy or not is_complete
     return ExplainAnswer(hits, meta, lines, is_transient=is_transient)
 
@@ -200,6 +202,7 @@ def _trace_evolution(
 
 
 def _add_evolution(meta: ExplainMeta, evolution: Evolution) -> ExplainMeta:
+    """Add the earlier commits of the lines, and possible ones (`leads`), to the answer's data."""
     explain = replace(
         meta.explain,
         evolution=evolution.steps,
@@ -243,7 +246,7 @@ def _describe_empty_range(target: Target) -> str:
     name, count = format_path(target.path), len(target.lines)
     if not count:
         return f"{name} is empty."
-    return f"{name} has {format_count(count, 'line')}: the range starts after its end."
+    return f"{name} has {format_count(count, 'line')}, and the requested range starts after them."
 
 
 def _group_by_commit(lines: Sequence[BlamedLine]) -> Mapping[str, list[BlamedLine]]:
@@ -320,10 +323,11 @@ def _build_meta(
 
 
 def build_excerpt(repository: Repository, lines: Sequence[BlamedLine]) -> Excerpt:
-    """Return an excerpt of a commit's diff around the lines blamed on it, in the file that has most of these lines.
+    """Return the part of a commit's diff near the lines that are blamed on the commit.
 
-    The excerpt is empty at a shallow boundary, where the parent is unknown. It is empty and truncated if a version of
-    the file is missing or too large to compare.
+    If these lines are from several of its files, only the file with most of them is shown. The excerpt is empty if the
+    commit is at the boundary of a shallow clone, where its parent is unknown. It is empty and counts as truncated if a
+    version of the file is missing or too large to compare.
     """
     origin = find_main_origin(lines)
     if origin.commit_sha in repository.shallow_boundary:
@@ -339,17 +343,18 @@ def build_excerpt(repository: Repository, lines: Sequence[BlamedLine]) -> Excerp
 
 
 def select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
-    """Return the sections of a diff that show one of the lines `numbers` of the new file.
+    """Return the `@@` sections of a diff that show at least one of the given lines, or else the nearest section.
 
-    If none does, return the nearest section. If the text is longer than EXCERPT_LINES, return only the lines near
-    `numbers`.
+    If the text is longer than EXCERPT_LINES, return only the parts near these lines. `numbers`: their numbers in the
+    new file.
     """
     if not sections:
         return EMPTY_EXCERPT
     sorted_numbers = sorted(numbers)
     distances = [_measure_distance(section, sorted_numbers) for section in sections]
     selected = [section for section, distance in zip(sections, distances, strict=True) if distance == 0]
-    # A diff can lack blamed lines: it can show an equal line near them as added, or blame skipped a later commit.
+    # The diff can lack the blamed lines: it shows another, equal line as added; or blame skipped the commit that wrote
+    # them (`.git-blame-ignore-revs`) and named an earlier one.
     if not selected:
         nearest = sections[distances.index(min(distances))]
         selected = [nearest]
@@ -362,9 +367,9 @@ def select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
 
 
 def _measure_distance(section: str, numbers: Sequence[int]) -> int:
-    """Return the distance in lines from a section to the nearest line number; 0 if it has one of them.
+    """Return the distance from a section to the nearest of some lines, in lines; 0 if the section has one of them.
 
-    `numbers`: sorted numbers of lines of the new file.
+    `numbers`: numbers of these lines in the new file, sorted.
     """
     _, _, start, count = excerpts.parse_section_header(section)
     index = bisect_left(numbers, start)
@@ -380,7 +385,7 @@ def _find_nearest_line(section: str, number: int) -> int:
 
 
 def _format_windows(section: str, numbers: set[int]) -> Iterator[str]:
-    """Yield a section for each run of lines near the lines `numbers` of the new file."""
+    """Yield the windows of a section around the lines `numbers` of the new file, each as a section with a header."""
     lines = list(excerpts.parse_section_lines(section))
     shown_indexes = {
         nearby_index
@@ -389,15 +394,15 @@ def _format_windows(section: str, numbers: set[int]) -> Iterator[str]:
         for nearby_index in range(index - CONTEXT_LINES, index + CONTEXT_LINES + 1)
         if 0 <= nearby_index < len(lines)
     }
-    run: list[DiffLine] = []
+    window: list[DiffLine] = []
     for index, line in enumerate(lines):
         if index in shown_indexes:
-            run.append(line)
-        elif run:
-            yield excerpts.format_lines(section, run)
-            run = []
-    if run:
-        yield excerpts.format_lines(section, run)
+            window.append(line)
+        elif window:
+            yield excerpts.format_lines(section, window)
+            window = []
+    if window:
+        yield excerpts.format_lines(section, window)
 
 
 def _crop(text: str, *, is_truncated: bool) -> Excerpt:

@@ -1,4 +1,4 @@
-"""Data that the index adds to an explanation: indexed and related commits; sentences about what the index lacks.
+"""Data that the index adds to an explanation (indexed and related commits), and sentences about missing data.
 
 A hit is a commit that blame found for a requested line. Related commits are the commits just before and after a hit in
 the history of the file.
@@ -37,8 +37,8 @@ from stores.migrations import NewerSchema
 
 # This many commits before each hit in the file's history are related commits, and as many after it.
 MAX_RELATED_DISTANCE: Final = 2
-# Maximum wait for the index. An index run holds it for a batch (60 ms). After COPY_AFTER_SECONDS, a copy is tried, then
-# the index again. A rebuild takes longer, but blame works without an index.
+# Maximum wait for the index: long enough to try a copy after COPY_AFTER_SECONDS, and then the index again. An index run
+# holds the index for 60 ms per batch. A rebuild holds it for longer than this, so the answer then lacks the index.
 LOCK_WAIT_SECONDS: Final = 2 * COPY_AFTER_SECONDS
 
 
@@ -46,14 +46,14 @@ LOCK_WAIT_SECONDS: Final = 2 * COPY_AFTER_SECONDS
 class Enrichment:
     """Data that the index adds to an answer.
 
-    `indexed_commits`: blamed commits that the index has. `related_commits`: newest first. `has_file_history`: False if
-    related commits were requested, but the index has no change of the file. `error`: why the index could not be read;
-    empty if it was read or does not exist.
+    `indexed_commits`: blamed commits that the index has. `related_commits`: newest first. `lacks_file`: True if related
+    commits were requested, but the index has no change of the file. `error`: why the index could not be read; empty if
+    it was read or does not exist.
     """
 
     indexed_commits: frozenset[str] = frozenset()
     related_commits: tuple[RelatedCommit, ...] = ()
-    has_file_history: bool = True
+    lacks_file: bool = False
     error: str = ""
 
 
@@ -62,9 +62,10 @@ class FileHistoryReader:
     """Reader of the index for one explanation.
 
     `index`: None if there is no index or it cannot be read. `error`: why it cannot be read; else empty.
-    `file_history`: each indexed commit that changed the file, newest first, with the id of its hunk (its diff of the
-    file); None if the request excludes related commits or `index` is None. `walked_history`: output of git with a line
-    for each commit reachable from HEAD, children first: its sha and the shas of its parents; empty with an index.
+    `file_history`: each indexed commit that changed the file, newest first, with the id of its hunk (the commit's diff
+    of the file); None if the request excludes related commits or `index` is None. `walked_history`: without an index,
+    git's output with a line for each commit reachable from HEAD, children first: its sha and the shas of its parents.
+    Empty with an index.
     """
 
     status: IndexStatus
@@ -99,7 +100,7 @@ class FileHistoryReader:
                     _build_related_commit(repository, connection, commit)
                     for commit in history.load_file_commits(connection, related_hunks)
                 )
-                return Enrichment(frozenset(indexed_shas), related_commits, bool(hunk_ids))
+                return Enrichment(frozenset(indexed_shas), related_commits, lacks_file=not hunk_ids)
         except (DamagedIndex, IndexBusy, StorageError) as error:
             return Enrichment(error=_format_error(error))
 
@@ -131,9 +132,9 @@ def open_file_history(
 ) -> Iterator[FileHistoryReader]:
     """Open the index for an explanation. If it is missing or cannot be read, the reader has no index.
 
-    `path`: file whose history to read; None to read none. `histories`: cache of the histories of repositories without
-    an index, because git can take longer to walk a history than to blame. The index stays open until the context ends:
-    if it were opened twice, an index run could lock it in between.
+    The index stays open until the context ends: if it were opened twice, an index run could lock it in between.
+    `path`: file whose history to read; None to read none. `histories`: cache of the histories that git walks if there
+    is no index. Walking a history can take longer than blame.
     """
     with ExitStack() as stack:
         yield _open_reader(stack, repository, location, git, histories, reader_pools, path)
@@ -215,9 +216,10 @@ def _format_error(error: LineageError | OSError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Numbers of blamed lines.
+    """Coverage of the blamed lines by the index.
 
-    `lines`: all lines. `indexable`: lines whose commit can be indexed. `indexed`: lines whose commit is in the index.
+    `lines`: number of all blamed lines. `indexable`: number of lines whose commit can be indexed. `indexed`: number of
+    lines whose commit is in the index.
     """
 
     lines: int
@@ -258,18 +260,17 @@ def _build_related_commit(
 
 
 def _count_sections(repository: Repository, connection: Connection, commit: FileCommit) -> int:
-    """Return the number of `@@` sections in a commit's diff of a file; for a merge, in its own changes of the file.
+    """Return the number of `@@` sections in a commit's diff of a file; for a merge, only of those that it made itself.
 
-    Comparing two versions usually takes 0.3 ms, and 30 ms for 1 MB with thousands of changes. Reading a stored diff
-    takes 10 ms (`hunk_details.DiffCache`). So it is read only for a merge, for a root commit, and if a version of the
-    file is missing.
+    The two versions of the file are compared, which usually takes 0.3 ms, and 30 ms for 1 MB with thousands of changes.
+    The indexed diff is read, in 10 ms, only for a merge, for a root commit, and if a version of the file is missing.
     """
     check_cancelled()
     parents = repository.read_parents(commit.commit_sha)
     if len(parents) == 1:
         with suppress(UnreadableObject):
             previous = parents[0], commit.old_path
-            # If the old path of a rename is not valid UTF-8, the recorded path differs, so the parent lacks it.
+            # The index has escaped text for an old path that is not UTF-8, so the parent lacks that path.
             if commit.old_path == commit.path or repository.find_entry(*previous):
                 diff = diff_versions(repository, LineOrigin(commit.commit_sha, commit.path, previous))
                 return len(split_sections(diff or ""))
@@ -278,7 +279,7 @@ def _count_sections(repository: Repository, connection: Connection, commit: File
 
 
 def diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
-    """Return the `@@` sections of the diff of the origin's file; None if a version is too large to compare."""
+    """Return the `@@` sections of the change to the file of `origin`; None if a version is too large to compare."""
     new = repository.find_entry(origin.commit_sha, origin.path)
     old = repository.find_entry(*origin.previous) if origin.previous else None
     blobs = [entry.sha if entry else None for entry in (old, new)]
@@ -291,20 +292,20 @@ def diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
 def describe_enrichment_limitation(
     reader: FileHistoryReader, enrichment: Enrichment, path: str
 ) -> str | None:
-    """Return a sentence about the data that the index could not add; None if it added everything."""
+    """Return a sentence about the data that the index could not add to the answer; None if it added everything."""
     if enrichment.error:
         return f"The index could not be read. {enrichment.error}"
     if reader.index is None:
         return "There is no index, so coverage and related commits are unknown."
-    if reader.status.commits_behind:  # the hint has their number
+    if reader.status.commits_behind:  # the number of these commits is in `build_hint`
         return "The index is behind HEAD: related commits may be missing."
-    if not enrichment.has_file_history:
+    if enrichment.lacks_file:
         return f"The index has no change of {path}, so there are no related commits."
     return None
 
 
 def describe_missing_index(reader: FileHistoryReader) -> str:
-    """Return a sentence about what the evolution of lines lacks without a readable index."""
+    """Return a sentence about what the earlier commits of lines (`line_evolution`) lack without a readable index."""
     reason = "The index cannot be read" if reader.error else "There is no index"
     remedy = "" if reader.error else " Run `lineage index`."
     return (
@@ -317,7 +318,7 @@ def build_hint(reader: FileHistoryReader, enrichment: Enrichment, coverage: Cove
     """Return sentences that say what is wrong with the index and what to do; None if nothing is wrong."""
     if enrichment.error:
         return enrichment.error
-    if reader.status.verdict is None:
+    if reader.status.verdict is None:  # there is no index
         if not reader.status.commits_behind:
             return "The repository has no commits yet."
         return (

@@ -1,10 +1,11 @@
 """Evolution of lines: the earlier commits that shaped them, back to the one that introduced them.
 
-The search for a line starts at its hit, the commit that blame names. `line_sources` finds its source: the line of the
-parent that became it. `git blame` finds the commit that wrote the source. This repeats until a line has no source.
+The search for a line starts at its hit, the commit that blame names. `line_sources` finds the source of the line: the
+line of the hit's parent that became this line. `git blame` finds the commit that wrote the source. The search goes on
+from this commit in the same way, until a line has no source.
 
 A version is a file of one commit. A queried line is a line of the request. A step is a change of lines by a commit. A
-lead is a guess: a possible earlier commit, found by a literal or name, or by a replaced line.
+lead is a possible earlier commit, found by a search term (a literal or name of the line) or by the line it replaced.
 """
 
 from __future__ import annotations
@@ -33,10 +34,8 @@ from serve.explain.line_similarity import MIN_COPY_WEIGHT, MIN_WEIGHT, extract_f
 from serve.explain.line_sources import LineSource, SourceFinder
 from serve.explain_types import EvolutionLead, EvolutionStep, StepName
 
-# Maximum number of queried lines: enough for a function or a class.
-MAX_LINES: Final = 120
-# Maximum number of commits that are compared with their parents.
-MAX_COMMITS: Final = 60
+MAX_LINES: Final = 120  # maximum number of queried lines: enough for a function or a class
+MAX_COMMITS: Final = 60  # maximum number of commits that are compared with their parents
 MAX_SECONDS: Final = 1.5  # time limit of the search for earlier commits
 # Maximum number of steps: more do not fit on a screen. Steps that introduced lines are preferred.
 MAX_STEPS: Final = 20
@@ -56,10 +55,10 @@ COMMENT: Final = re.compile(
 
 @dataclass(slots=True)
 class _QueriedLines:
-    """Numbers of the queried lines that come from one line of a version.
+    """Numbers of the queried lines that come from one line of a version, or from the lines of a step.
 
-    `numbers`: all of them. `inexact`: queried lines with at least one inferred step between them and that line.
-    `at_hit`: queried lines whose hit is the commit of this version.
+    `numbers`: all of these queried lines. `inexact`: those that are connected to this line by at least one source that
+    is not exact (`LineSource`). `at_hit`: those whose hit is the commit of this version.
     """
 
     numbers: set[int] = field(default_factory=set)
@@ -67,21 +66,21 @@ class _QueriedLines:
     at_hit: set[int] = field(default_factory=set)
 
     def add(self, other: _QueriedLines) -> None:
-        """Add the queried lines of another line of the same version."""
+        """Add other queried lines."""
         self.numbers |= other.numbers
         self.inexact |= other.inexact
         self.at_hit |= other.at_hit
 
 
-# Lines to blame next, by commit and path: for each line number, the queried lines that come from the line.
+# Lines to blame next: for each commit and path, line numbers with the queried lines that come from that line.
 _LinesByFile: TypeAlias = defaultdict[tuple[str, bytes], dict[int, _QueriedLines]]
 
 
-def _add_source(lines: _LinesByFile, source: LineSource, queried: _QueriedLines) -> None:
+def _add_source(lines_to_blame: _LinesByFile, source: LineSource, queried: _QueriedLines) -> None:
     """Add the source of a line to the lines to blame. `queried`: queried lines that come from the line."""
     inexact = set(queried.inexact) if source.is_exact else set(queried.numbers)
-    source_queried = lines[source.parent, source.path].setdefault(source.number, _QueriedLines())
-    source_queried.add(_QueriedLines(set(queried.numbers), inexact))
+    queried_at_source = lines_to_blame[source.parent, source.path].setdefault(source.number, _QueriedLines())
+    queried_at_source.add(_QueriedLines(set(queried.numbers), inexact))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class _Version:
 
 @dataclass(slots=True)
 class _Step:
-    """Change of lines by a commit. `text`: the changed line; of several, the one of the first queried line."""
+    """Change of lines by a commit. `text`: the changed line from which the first of the queried lines comes."""
 
     version: _Version
     name: StepName
@@ -104,8 +103,8 @@ class _Step:
 
 
 @dataclass(slots=True)
-class _Introduction:
-    """Line without a source: its commit introduced it, unless an earlier commit had removed the same line."""
+class _UnsourcedEntry:
+    """Line without a source: either introduced by its commit, or restored after an earlier commit removed it."""
 
     line: UnsourcedLine
     version: _Version
@@ -114,9 +113,10 @@ class _Introduction:
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """Steps, newest first; leads; and a sentence about what may be missing.
+    """Earlier commits of lines.
 
-    `is_complete`: False if the next request may find more, because time ran out or the index could not be read.
+    `steps`: newest first. `limitation`: what may be missing. `is_complete`: False if time ran out or the index could
+    not be read, so that the same request may find more later.
     """
 
     steps: tuple[EvolutionStep, ...] = ()
@@ -130,13 +130,13 @@ NO_EVOLUTION: Final = Evolution()
 
 @dataclass(slots=True)
 class LineTracer:
-    """Tracer of lines through the history. It processes the newest version first, each version once for all lines.
+    """Tracer of lines through the history. It takes the newest version first, and processes its lines together.
 
     `searcher`: searcher of the index; None without an index. `queried_texts`: text of each queried line, by number.
-    `limitations`: sentences about what may be missing. `_unsearched`: lines without a source, before the search for an
-    earlier removal. `_introductions`: lines without a source or an earlier removal. `_pending`: for each version, its
-    lines to process, by number. `_queue`: heap of these versions, the newest first. `_finders`: source finders by
-    commit. `_leads`: for each commit, its lead and the numbers of the queried lines that may come from it.
+    `limitations`: sentences about what may be missing. `_unsearched`: lines without a source, whose earlier removal is
+    to be searched for. `_introductions`: introduced lines. `_pending`: for each version, its lines to process, by
+    number. `_queue`: heap of these versions, the newest first. `_finders`: source finders by commit. `_leads`: for each
+    commit, its lead and the numbers of the queried lines that may come from it.
     """
 
     blamer: RevisionBlamer
@@ -147,8 +147,8 @@ class LineTracer:
     _hit_shas: set[str] = field(default_factory=set)
     _copy_searches: int = 0
     _is_limit_reached: bool = False
-    _unsearched: list[_Introduction] = field(default_factory=list)
-    _introductions: list[_Introduction] = field(default_factory=list)
+    _unsearched: list[_UnsourcedEntry] = field(default_factory=list)
+    _introductions: list[_UnsourcedEntry] = field(default_factory=list)
     _pending: dict[_Version, dict[int, _QueriedLines]] = field(default_factory=lambda: defaultdict(dict))
     _queue: list[tuple[int, str, bytes]] = field(default_factory=list)
     _finders: dict[str, SourceFinder] = field(default_factory=dict)
@@ -192,7 +192,7 @@ class LineTracer:
             self._try(partial(self._process_version, version, queried_lines))
 
     def _search_removed_lines(self, searcher: LineSearcher) -> None:
-        """Search the index for earlier commits that removed lines without a source. Enqueue the removed lines.
+        """Search the index for earlier removals of the lines in `_unsearched`. Enqueue the removed lines.
 
         Lines whose search does not finish are dropped, because it is unknown whether their commits introduced them.
         """
@@ -202,11 +202,11 @@ class LineTracer:
         for entry in unsearched:
             if not self.blamer.deadline.has_time():
                 break
-            self._try(partial(self._restore_line, searcher, entry, sources))
+            self._try(partial(self._classify_entry, searcher, entry, sources))
         self._try(partial(self._enqueue_sources, sources))
 
-    def _restore_line(self, searcher: LineSearcher, entry: _Introduction, sources: _LinesByFile) -> None:
-        """If an earlier commit had removed a line, record it as restored and add its source. Else it is introduced."""
+    def _classify_entry(self, searcher: LineSearcher, entry: _UnsourcedEntry, sources: _LinesByFile) -> None:
+        """Record a line as restored and add its source if an earlier commit removed it. Else, it is introduced."""
         source = searcher.find_removed(entry.line)
         if source:
             self._record(entry.version, "restored", entry.line.text, entry.queried)
@@ -219,7 +219,7 @@ class LineTracer:
         if self.searcher and self.blamer.deadline.has_time():
             introduced = [entry.line for entry in self._introductions]
             self._try(partial(self.searcher.search_leads, introduced))
-        by_version: dict[_Version, list[_Introduction]] = defaultdict(list)
+        by_version: dict[_Version, list[_UnsourcedEntry]] = defaultdict(list)
         for entry in self._introductions:
             self._record(entry.version, "introduced", entry.line.text, entry.queried)
             by_version[entry.version].append(entry)
@@ -238,14 +238,14 @@ class LineTracer:
         """Find the sources of a version's lines, record what the commit did, and enqueue the sources."""
         repository, sha = self.blamer.repository, version.commit_sha
         if sha in repository.shallow_boundary:
-            # For lines that only a hit wrote, `describe_line_limitations` says it.
+            # For the lines of a hit, `describe_line_limitations` says this.
             if any(queried.numbers - queried.at_hit for queried in queried_lines.values()):
                 self.limitations.append(
                     "This is a shallow clone, so earlier commits are missing. Run `git fetch --unshallow`."
                 )
             return
         lines = read_lines(repository, find_blob(repository, sha, version.path))
-        traceable = {
+        traceable = {  # without braces and other lines of low weight, which recur everywhere
             number: queried
             for number, queried in queried_lines.items()
             if number <= len(lines) and extract_features(lines[number - 1]).weight >= MIN_WEIGHT
@@ -272,7 +272,7 @@ class LineTracer:
                 self._record(version, source.step, text, queried)
                 _add_source(sources_by_file, source, queried)
             else:
-                introductions.append(_Introduction(unsourced[number], version, queried))
+                introductions.append(_UnsourcedEntry(unsourced[number], version, queried))
         self._enqueue_sources(sources_by_file)
 
     def _record(self, version: _Version, name: StepName, text: str, queried: _QueriedLines) -> None:
@@ -293,7 +293,7 @@ class LineTracer:
     ) -> dict[int, LineSource]:
         """Return the sources of lines that the commit copied from its parent without removing the originals.
 
-        While git runs, the lines are looked up in the index for `_search_removed_lines`, because few are copies.
+        While git runs, all lines are looked up in the index for `_search_removed_lines`, because few will be copies.
         """
         candidates = {
             number
@@ -308,15 +308,15 @@ class LineTracer:
         self._copy_searches += 1
         parent = finder.parents[0]
         revision = f"{parent}..{version.commit_sha}"
-        with self.blamer.start_without_skipping(revision, version.path, candidates, COPY_OPTIONS) as process:
+        with self.blamer.start_with_all_commits(revision, version.path, candidates, COPY_OPTIONS) as process:
             if self.searcher:
-                self.searcher.load_candidates(list(unsourced.values()))
+                self.searcher.load_changes(list(unsourced.values()))
             result = self.blamer.read(process)
         copies = (line for line in result.lines if line.origin.commit_sha == parent)
         return select_copies(self.blamer.repository, self.blamer.git, lines, copies, self.blamer.deadline)
 
-    def _add_leads(self, version: _Version, entries: Sequence[_Introduction]) -> None:
-        """Add the leads of introduced lines: commits that wrote the replaced lines, or first added a search term."""
+    def _add_leads(self, version: _Version, entries: Sequence[_UnsourcedEntry]) -> None:
+        """Add the leads of introduced lines: commits that wrote what they replaced, or first added a search term."""
         finder = self._finders[version.commit_sha]
         replaced = [finder.find_replaced(version.path, entry.line.number) for entry in entries]
         leads_by_source = self._load_leads([source for sources in replaced for source in sources])
@@ -344,7 +344,7 @@ class LineTracer:
         return {source: leads[source.number] for source in replaced if source.number in leads}
 
     def _enqueue_sources(self, sources: _LinesByFile) -> None:
-        """Blame lines of parents' files, and enqueue each for the version that wrote it."""
+        """Blame the sources in the files of their parent commits. Enqueue each source for the version that wrote it."""
         for (revision, path), queried_lines in sources.items():
             result = self.blamer.blame_without_guesses(revision, path, queried_lines)
             for line in result.lines:
@@ -433,7 +433,7 @@ def trace_evolution(
     commit_times: Mapping[str, int],
     content: Sequence[bytes],
 ) -> Evolution:
-    """Return the evolution of blamed lines. Without an index, it lacks restored lines and leads by literal or name.
+    """Return the evolution of blamed lines. Without an index, it lacks restored lines and leads by search terms.
 
     `commit_times`: committer times of the hits, in seconds since the epoch. `content`: lines of the blamed file.
     """

@@ -1,8 +1,9 @@
 """Search for lines: in the changes of the index, and in the files of a revision.
 
 In the index, `LineSearcher` looks for commits that removed a line before a later commit restored it, and for leads:
-possible earlier commits of a line. It reads files from git to check the changes that the index finds. The search term
-of a line is its longest literal, or else its longest name.
+commits that may have written an earlier form of a line. A change is what one commit did to one file. The index finds
+changes by their words (its full-text terms), and files are read from git to check them. A lead is found by a search
+term: the longest literal of a line, or else its longest name.
 """
 
 from __future__ import annotations
@@ -50,25 +51,24 @@ from stores.history import ReachabilityDelta
 from stores.index_copy import OpenIndex
 from stores.locks import IndexBusy
 
-# Maximum number of leads of a search term: the oldest commits that add it. The oldest was right for 14 of 22 lines, and
-# one of the three oldest was right for 17 of the 22.
+# Maximum number of leads of a search term: the oldest commits that add it. In a sample of 22 lines, the oldest was the
+# commit sought for 14 lines, and one of the three oldest for 17.
 LEADS_PER_TERM: Final = 3
-# If more than this many lines of the parent commit are equal to a line, it is repeated code, such as the head of a
-# method. It then counts neither as a copy nor as restored from a file of another name.
+# A line is repeated code, such as the head of a method, if it equals more than this many lines of the parent commit.
+# Repeated code never counts as a copy, and counts as restored only from a file of the same name.
 MAX_EQUAL_LINES: Final = 1
 # Exit code of `git grep` without a matching line. Higher exit codes are errors.
 NO_MATCH: Final = 1
-# Maximum number of lines or search terms that are looked up in the index at once. Each takes 5 ms.
+# Maximum number of lines, and of search terms, that are looked up in the index at once. Each takes 5 ms.
 MAX_SEARCHES: Final = 24
-# A line or search term is looked up in the index by at most this many of its full-text terms.
-MAX_TERMS: Final = 4
-# Maximum number of hunks that are read from the index for a line or search term: hunks that have all its full-text
-# terms. Reading 300 takes 3 ms.
-MAX_CANDIDATE_HUNKS: Final = 300
-# Maximum number of file contents in memory. Two consecutive changes of a file need the content between them.
-MAX_CACHED_BLOBS: Final = 32
-# Maximum number of changes whose files are read for a line or a search term. Reading a file takes 0.3 ms.
+# A line or search term is looked up in the index by at most this many of its words.
+MAX_WORDS: Final = 4
+# Maximum number of changes that are read from the index for a line or search term. Reading 300 takes 3 ms.
+MAX_FOUND_CHANGES: Final = 300
+# Maximum number of these changes whose files are read from git. Reading a file takes 0.3 ms.
 MAX_READ_CHANGES: Final = 100
+# Maximum number of file contents in memory. The content after one change of a file is used again for its next change.
+MAX_CACHED_BLOBS: Final = 32
 
 _Search = TypeVar("_Search")
 
@@ -77,7 +77,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Possible earlier commit of a line. `text`: the search term that it added, or the replaced line that it wrote."""
+    """Lead of a line. `text`: the search term that the commit added, or its line that was replaced later."""
 
     commit_sha: str
     file_path: str
@@ -88,12 +88,11 @@ class Lead:
 class LineSearcher:
     """Searcher of an open index.
 
-    `limitations`: sentences about what was not searched. `has_failed`: the index could not be searched. For each
-    searched line, `_removals` has the changes that may have removed it earlier, newest first. For each search term and
-    file suffix, `_first_additions` has the first changes that add the term to a file with this suffix. For each set of
-    full-text terms, `_candidates` has the changes whose text has all of them, oldest first. For each commit,
-    `_texts_by_commit` has its lines that were searched. For each commit, `_repeated_keys` has the keys (`build_key`) of
-    these lines that its first parent has more than once.
+    `limitations`: sentences about what was not searched. `has_failed`: the index could not be searched.
+    `_removals`: for each searched line, the changes that may have removed it earlier, newest first. `_first_additions`:
+    for each search term and file suffix, the first changes that add the term to a file with this suffix.
+    `_changes_by_words`: for each set of words, the changes whose text has all of them, oldest first.
+    `_texts_by_commit`: searched lines of each commit. `_repeated_keys`: keys (`build_key`) of those that are repeated.
     """
 
     repository: Repository
@@ -105,7 +104,7 @@ class LineSearcher:
     has_failed: bool = False
     _removals: dict[UnsourcedLine, Sequence[LineChange]] = field(default_factory=dict)
     _first_additions: dict[tuple[str, str], Sequence[LineChange]] = field(default_factory=dict)
-    _candidates: dict[frozenset[str], Sequence[LineChange]] = field(default_factory=dict)
+    _changes_by_words: dict[frozenset[str], Sequence[LineChange]] = field(default_factory=dict)
     _texts_by_commit: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _repeated_keys: dict[str, set[str]] = field(default_factory=dict)
     _read_blob: Callable[[str | None], str] = field(init=False)
@@ -118,26 +117,26 @@ class LineSearcher:
         self._read_file = create_file_reader(self.repository)
         self._read_keys = cache(lambda sha, path: frozenset(build_keys(self._read_file(sha, path))))
 
-    def load_candidates(self, lines: Sequence[UnsourcedLine]) -> None:
-        """Look up lines and their search terms in the full-text index, and cache the changes for a later search.
+    def load_changes(self, lines: Sequence[UnsourcedLine]) -> None:
+        """Look up the words of lines and of their search terms, and cache the changes for a later search.
 
-        When MAX_SEARCHES sets of terms are cached, no more are looked up. Errors of the index are ignored, because the
+        When MAX_SEARCHES sets of words are cached, no more are looked up. Errors of the index are ignored, because the
         later search reports them.
         """
-        line_terms = (_select_terms(text) for line in lines if (text := line.searched_text))
-        lead_terms = (_select_lead_terms(term, line.suffix) for line in lines for term in line.search_terms)
-        term_sets = islice(chain(line_terms, lead_terms), max(0, MAX_SEARCHES - len(self._candidates)))
+        removal_words = (_select_words(text) for line in lines if (text := line.searched_text))
+        lead_words = (_select_lead_words(term, line.suffix) for line in lines for term in line.search_terms)
+        max_count = max(0, MAX_SEARCHES - len(self._changes_by_words))
         with suppress(DamagedIndex, IndexBusy, StorageError), self.index.translate_errors():
-            self._find_candidates(list(term_sets))
+            self._find_changes(list(islice(chain(removal_words, lead_words), max_count)))
 
-    def _find_candidates(self, term_sets: Sequence[frozenset[str]]) -> list[Sequence[LineChange]]:
-        """Return for each set of full-text terms the changes whose text has all of them, oldest first."""
-        missing = [terms for terms in dict.fromkeys(term_sets) if terms not in self._candidates]
+    def _find_changes(self, word_sets: Sequence[frozenset[str]]) -> list[Sequence[LineChange]]:
+        """Return for each set of words the changes whose text has all of them, oldest first."""
+        missing = [words for words in dict.fromkeys(word_sets) if words not in self._changes_by_words]
         changes = exact_search.find_changes_with_terms(
-            self.index.connection, missing, self._is_reachable, MAX_CANDIDATE_HUNKS
+            self.index.connection, missing, self._is_reachable, MAX_FOUND_CHANGES
         )
-        self._candidates.update(zip(missing, changes, strict=True))
-        return [self._candidates[terms] for terms in term_sets]
+        self._changes_by_words.update(zip(missing, changes, strict=True))
+        return [self._changes_by_words[words] for words in word_sets]
 
     def search_removals(self, lines: Sequence[UnsourcedLine]) -> None:
         """Search the index for changes that may have removed the lines. `find_removed` uses the result.
@@ -147,26 +146,25 @@ class LineSearcher:
         for line in lines:
             self._texts_by_commit[line.commit_sha].add(line.text.strip())
         self._repeated_keys.clear()  # they depend on `_texts_by_commit`
-        self.load_candidates(lines)  # one search of the index, also for the leads
+        self.load_changes(lines)  # also for `search_leads`, so that the index is searched once
         texts = self._limit([line.searched_text for line in lines])
         with self._note_errors():
-            candidates = dict(
-                zip(texts, self._find_candidates([_select_terms(text) for text in texts]), strict=True)
-            )
+            change_lists = self._find_changes([_select_words(text) for text in texts])
+            changes_by_text = dict(zip(texts, change_lists, strict=True))
             paths_by_line: dict[UnsourcedLine, Set[str]] = {}
             for line in lines:
-                if line.searched_text in candidates:
+                if line.searched_text in changes_by_text:
                     with self._skip_unreadable():
-                        paths_by_line[line] = self._find_former_paths(line, candidates[line.searched_text])
+                        paths_by_line[line] = self._find_old_paths(line, changes_by_text[line.searched_text])
             self._removals.update(self._load_removals(paths_by_line))
 
-    def _find_former_paths(self, line: UnsourcedLine, changes: Iterable[LineChange]) -> Set[str]:
-        """Return the paths of files that may have had a line earlier; empty if its file in a parent still has it.
+    def _find_old_paths(self, line: UnsourcedLine, changes: Iterable[LineChange]) -> Set[str]:
+        """Return the paths of files that may have had a line earlier; none if a parent still has the line in its file.
 
-        Files of another name count only if the commit creates the file of the line. All files of the same name count if
-        the line is common, or if the clone is shallow, because the index then lacks changes.
+        If a parent has the file, only files of the same name count. If more than MAX_READ_CHANGES changes were to be
+        read, or the index of a shallow clone lacks changes, all files of the same name count.
 
-        `changes`: changes whose text has the full-text terms of the line, oldest first.
+        `changes`: changes whose text has the words of the line.
         """
         parents = self.repository.read_commit(line.commit_sha).parents
         if any(build_key(line.text) in self._read_keys(parent, line.path) for parent in parents):
@@ -188,7 +186,7 @@ class LineSearcher:
         return paths
 
     def _add_renamed_paths(self, paths: set[str]) -> None:
-        """Add the paths to which files with these paths were renamed at any time."""
+        """Add the paths to which these paths were ever renamed, directly or in several steps."""
         unfollowed = list(paths)
         while unfollowed:
             new_paths = self._renames.get(unfollowed.pop(), frozenset()) - paths
@@ -198,7 +196,7 @@ class LineSearcher:
     def _load_removals(
         self, paths_by_line: Mapping[UnsourcedLine, Set[str]]
     ) -> Iterator[tuple[UnsourcedLine, Sequence[LineChange]]]:
-        """Yield each line with the changes that remove lines from one of its files, newest first."""
+        """Yield each line with the changes that remove anything from a file at one of the line's paths, newest first."""
         if not any(paths_by_line.values()):
             return
         paths, last_date = set().union(*paths_by_line.values()), max(line.date for line in paths_by_line)
@@ -223,8 +221,8 @@ class LineSearcher:
                 last_dates[key] = max(line.date, last_dates.get(key, line.date))
         keys = self._limit(last_dates)
         with self._note_errors():
-            found = self._find_candidates([_select_lead_terms(term, suffix) for term, suffix in keys])
-            for (term, suffix), changes in zip(keys, found, strict=True):
+            change_lists = self._find_changes([_select_lead_words(term, suffix) for term, suffix in keys])
+            for (term, suffix), changes in zip(keys, change_lists, strict=True):
                 earlier = (
                     change
                     for change in changes
@@ -233,7 +231,7 @@ class LineSearcher:
                 self._first_additions[term, suffix] = self._select_first_additions(earlier, term)
 
     def _select_first_additions(self, changes: Iterable[LineChange], term: str) -> list[LineChange]:
-        """Return changes that add a term to a file: one for each of the LEADS_PER_TERM oldest such commits.
+        """Return one change for each of the LEADS_PER_TERM oldest commits that add a term to a file.
 
         A change adds the term if the file has it more often afterwards. `changes`: oldest first.
         """
@@ -259,7 +257,7 @@ class LineSearcher:
         if term not in text:  # many times as fast as a regular expression
             return 0
         escaped_term = re.escape(term)
-        # The term comes first, because `re` quickly finds texts that a pattern starts with.
+        # The pattern starts with the term itself, because `re` searches fastest for patterns that start with a text.
         no_word_before = rf"(?<!\w{escaped_term})" if re.match(r"\w", term) else ""
         no_word_after = r"(?!\w)" if re.search(r"\w$", term) else ""
         return len(re.findall(escaped_term + no_word_before + no_word_after, text))
@@ -272,7 +270,7 @@ class LineSearcher:
         unique = list(dict.fromkeys(search for search in searches if search is not None))
         if len(unique) > MAX_SEARCHES:
             self.limitations.append(
-                "Restored lines and possible earlier commits were searched for only some of the lines."
+                "Some lines were not checked for earlier removals or possible earlier commits."
             )
         return unique[:MAX_SEARCHES]
 
@@ -305,15 +303,15 @@ class LineSearcher:
     def find_removed(self, line: UnsourcedLine) -> LineSource | None:
         """Return the source of a restored line: the same line in the parent of the last commit that removed it.
 
-        The removed line must be from a file of the same name, unless the commit of the line creates the file. Return
-        None if no earlier commit removed the line, or if the lines around the removed and the restored line differ too
-        much. Return None too if the removed line is from a file of another name and the restored line is repeated code.
+        If the removed line is from a file of another name, the commit of the restored line must create its file, and
+        the restored line must not be repeated code. Return None if no removed line counts, or if the lines around the
+        removed and the restored line differ too much.
         """
-        parents = self.repository.read_commit(line.commit_sha).parents
+        line_parents = self.repository.read_commit(line.commit_sha).parents
         for change in self._removals.get(line, ()):
             self.deadline.check()
             with self._skip_unreadable():
-                if not self._has_removed(change, line, parents):
+                if not self._has_removed(change, line, line_parents):
                     continue
                 if not self._is_ancestor(change.commit_sha, line.commit_sha):
                     continue
@@ -322,25 +320,25 @@ class LineSearcher:
                 finder = SourceFinder(self.repository, change.commit_sha)
                 sources = islice(finder.find_removed(old_path, build_key(line.text)), MAX_CANDIDATES)
                 source = self._select_source(line, sources, is_same_name)
-                if source and not is_same_name and self._is_repeated(line, parents[0]):
+                if source and not is_same_name and self._is_repeated(line, line_parents[0]):
                     return None
                 return source
         return None
 
-    def _has_removed(self, change: LineChange, line: UnsourcedLine, parents: Sequence[str]) -> bool:
-        """Check whether an earlier change removed a line from a file, and the file lacks it in all `parents`.
+    def _has_removed(self, change: LineChange, line: UnsourcedLine, line_parents: Sequence[str]) -> bool:
+        """Check whether an earlier change removed a line from a file, which has the line in none of `line_parents`.
 
-        `parents`: parents of the line's commit.
+        `line_parents`: parents of the line's commit.
         """
-        # A change of the same second may be earlier: `find_removed` checks whether its commit is an ancestor.
+        # An equal date is not excluded, because an ancestor can have it. `find_removed` checks for an ancestor.
         if change.date > line.date or change.commit_sha == line.commit_sha:
             return False
         path = change.old_path or change.path
-        if any(self._count_line(line, parent, path) for parent in parents):
+        if any(self._count_line(line, parent, path) for parent in line_parents):
             return False
         count = self._count_line(line, change.commit_sha, change.path)
-        old_parents = self.repository.read_commit(change.commit_sha).parents
-        return any(self._count_line(line, parent, path) > count for parent in old_parents)
+        change_parents = self.repository.read_commit(change.commit_sha).parents
+        return any(self._count_line(line, parent, path) > count for parent in change_parents)
 
     def _count_line(self, line: UnsourcedLine, sha: str, path: bytes) -> int:
         """Return how many lines of a commit's file equal a line, apart from white space around them."""
@@ -361,6 +359,7 @@ class LineSearcher:
             context_score = compute_context_score(lines, line.number, old_lines, source.number)
             if context_score > best_context_score:
                 best_context_score, best_source = context_score, source
+        # A restored line from a file of another name needs the score of a doubtful move.
         min_context_score = FILE_CONTEXT_SCORE if is_same_name else DOUBTFUL_MOVE_CONTEXT_SCORE
         return best_source if best_context_score >= min_context_score else None
 
@@ -386,14 +385,14 @@ class LineSearcher:
         )
 
 
-def _select_terms(text: str) -> frozenset[str]:
-    """Return the MAX_TERMS longest full-text terms of a text. Long terms are rare, so few hunks have all of them."""
-    return frozenset(nlargest(MAX_TERMS, sorted(count_terms(text)), key=len))
+def _select_words(text: str) -> frozenset[str]:
+    """Return the MAX_WORDS longest words of a text. Long words are rare, so few changes have all of them."""
+    return frozenset(nlargest(MAX_WORDS, sorted(count_terms(text)), key=len))
 
 
-def _select_lead_terms(term: str, suffix: str) -> frozenset[str]:
-    """Return full-text terms of a search term and of a file suffix. The indexed text of a hunk includes its path."""
-    return _select_terms(term).union(count_terms(suffix))
+def _select_lead_words(term: str, suffix: str) -> frozenset[str]:
+    """Return words of a search term and of a file suffix. The suffix counts, because a change has its path as words."""
+    return _select_words(term).union(count_terms(suffix))
 
 
 def select_copies(
@@ -403,10 +402,10 @@ def select_copies(
     copies: Iterable[BlamedLine],
     deadline: Deadline,
 ) -> dict[int, LineSource]:
-    """Return the sources of copied lines, by line number. Repeated lines and lines in other surroundings are left out.
+    """Return the sources of copied lines, by line number.
 
-    `lines`: all lines of the file. `copies`: lines of the file that git blame finds in the parent. The step of a source
-    is `moved`, because answers have no step for copies.
+    Repeated code is left out, and so are lines whose neighbors differ from those of the source. `lines`: all lines of
+    the file. `copies`: lines of the file that git blame finds in the parent. A copy counts as `moved`.
     """
     read_file = create_file_reader(repository)
     sources: dict[int, LineSource] = {}

@@ -1,7 +1,7 @@
-"""History of a symbol by its name, also of one that HEAD no longer has: `trace_symbol`.
+"""History of a symbol, found by its name, even if HEAD no longer has the symbol: `trace_symbol`.
 
-A trace selects the symbol that the name means, collects its changes under all of its names (`symbol_tracer`), sorts
-them, and builds a hit for each.
+A trace selects the symbol that the name means, collects the symbol's changes under all names that it had
+(`symbol_tracer`), sorts them, and builds a hit for each.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ STEPS: Final[tuple[TraceStep, ...]] = ("introduced", "restored", "modified", "mo
 def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
     """Return the history of a symbol of the repository at `path`. If `path` is a file, the symbol is in this file.
 
-    Raises UnknownSymbol, AmbiguousSymbol, and NotIndexed without an index.
+    Raises UnknownSymbol and AmbiguousSymbol. Raises NotIndexed if the repository has no index.
     """
     repository = open_repository(path)
     location = locate_index(home, repository)
@@ -74,13 +74,16 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
             raise UnknownSymbol(error.message, hint=" ".join([error.hint, *_build_hints(status)])) from None
         changes = tracer.follow_names(candidate)
     git = commit_graph.create_git_program(repository, location.git_directory)
-    order = sort_newest_first({change.commit_sha: change.date for change in changes}, repository, git)
-    changes = _mark_restored(_sort_changes(changes, order))
+    shas = sort_newest_first({change.commit_sha: change.date for change in changes}, repository, git)
+    changes = _mark_restored(_sort_changes(changes, shas))
     at_head = tracer.find_head_places(changes)
     shown_changes = _select_changes(changes, request)
     limitations = list(_describe_limitations(changes, at_head, others, repository, tracer.deadline))
     if not has_qualified_name(candidate, request.symbol):
-        limitations.append(f"No symbol has the whole name: this is the function `{candidate.name}`.")
+        # The name was `Object.function`, and only the last part was found.
+        limitations.append(
+            f"No symbol has the full name. This is the history of the function `{candidate.name}`."
+        )
     newest = changes[0]
     loader = EvidenceLoader(repository, location.git_directory)
     return TraceAnswer(
@@ -92,7 +95,7 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
             trace=TraceDetails(
                 symbol=newest.place.format_place(newest.name),
                 at_head=at_head,
-                commits=len(order),
+                commits=len(shas),
                 steps=_count_steps(changes),
                 shown=len(shown_changes),
                 order="oldest" if request.oldest_first else "newest",
@@ -103,27 +106,27 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
 
 
 def _add_file(symbol: str, path: Path, repository: Repository) -> str:
-    """Return the symbol with the file at `path`. Return it unchanged if it names a file, or if `path` is no file."""
+    """Return the symbol as `PATH:symbol`; unchanged if it already has a path, or if `path` is no file."""
     file = path.resolve()
     if parse_symbol(symbol)[0] or not file.is_file() or not file.is_relative_to(repository.root):
         return symbol
     return f"{file.relative_to(repository.root).as_posix()}:{symbol}"
 
 
-def _sort_changes(changes: Sequence[SymbolChange], order: Sequence[str]) -> list[SymbolChange]:
-    """Sort the changes by the order of their commits. The changes of one commit are sorted by place."""
-    positions = {sha: position for position, sha in enumerate(order)}
+def _sort_changes(changes: Sequence[SymbolChange], shas: Sequence[str]) -> list[SymbolChange]:
+    """Sort the changes by commit, in the order of `shas`. The changes of one commit are sorted by place and step."""
+    positions = {sha: position for position, sha in enumerate(shas)}
     return sorted(changes, key=lambda change: (positions[change.commit_sha], change.place, change.step))
 
 
 def _mark_restored(changes: Sequence[SymbolChange]) -> list[SymbolChange]:
-    """Replace `introduced` by `restored` for a symbol that was removed before. Return the changes, newest first."""
+    """Replace the step `introduced` by `restored` if an earlier change removed the symbol. `changes`: newest first."""
     marked_changes: list[SymbolChange] = []
     removal: SymbolChange | None = None
     for change in reversed(changes):
         if change.step == "removed":
             removal = change
-        elif removal is not None and (similarity := score_restored(removal, change)):
+        elif removal is not None and (similarity := score_restored(removal, change)):  # 0 if not `introduced`
             change = replace(
                 change,
                 step="restored",
@@ -138,7 +141,7 @@ def _mark_restored(changes: Sequence[SymbolChange]) -> list[SymbolChange]:
 def _select_changes(changes: Sequence[SymbolChange], request: TraceRequest) -> list[SymbolChange]:
     """Return at most `request.limit` changes, in the requested order.
 
-    If there are more, modifications are left out before other changes, and older before newer changes.
+    If there are more, modifications are left out first, and then other changes; of each, the oldest are left out.
     `changes`: newest first.
     """
     preferred_indexes = sorted(range(len(changes)), key=lambda index: changes[index].step == "modified")
@@ -185,7 +188,7 @@ def _describe_limitations(
 ) -> Iterator[str]:
     """Yield sentences about what the trace may lack. `others`: other symbols that the name can mean."""
     if others:
-        yield format_places("Also outside of the source code", list(map(str, others)))
+        yield format_places("Other symbols of this name, outside of the source code", list(map(str, others)))
     if all(get_grammar_name(decode_path(change.place.path)) is None for change in changes):
         yield (
             "Files of this language are not parsed. The symbol was found in git's hunk headers, so commits that "
@@ -201,7 +204,7 @@ def _describe_limitations(
         reason = (
             "this is a shallow clone"
             if repository.is_shallow
-            else "the index may ignore the path of the symbol at that time"
+            else "the symbol may have been in a file that the index ignores"
         )
         yield f"The commit that introduced the symbol was not found: {reason}."
     if not at_head and changes[0].step != "removed":

@@ -188,7 +188,7 @@ def test_interruption_ends_the_whole_run(
 
     monkeypatch.setattr(write, "write_batch", interrupt_second_time)
     assert run_lineage("index", *(repo.path for repo in repos), *STATIC) == 130
-    assert "stopped before 3 of 3 repositories were complete. Run the same command" in capsys.readouterr().err
+    assert "stopped with 3 of 3 repositories unfinished. Run the same command" in capsys.readouterr().err
     assert len(calls) == 2 and count_vectors(repos[0], home) == (2, 0)
 
 

@@ -90,20 +90,20 @@ def test_lines_are_looked_up_once_while_git_searches(
     restore(repo, CONNECT)
     build_index(repo, home)
     monkeypatch.setattr(line_search, "MAX_SEARCHES", 2)
-    load_candidates, find_changes = LineSearcher.load_candidates, exact_search.find_changes_with_terms
+    load_changes, find_changes = LineSearcher.load_changes, exact_search.find_changes_with_terms
     is_git_running: list[bool] = []
     searches: list[tuple[bool, int]] = []
 
     def record_loading(searcher: LineSearcher, lines: Sequence[UnsourcedLine]) -> None:
         is_git_running.append(True)
-        load_candidates(searcher, lines)
+        load_changes(searcher, lines)
         is_git_running.clear()
 
     def record_searches(connection: Connection, terms: Sequence[Set[str]], *arguments: Any) -> Any:
         searches.append((bool(is_git_running), len(terms)))
         return find_changes(connection, terms, *arguments)
 
-    monkeypatch.setattr(LineSearcher, "load_candidates", record_loading)
+    monkeypatch.setattr(LineSearcher, "load_changes", record_loading)
     monkeypatch.setattr(exact_search, "find_changes_with_terms", record_searches)
     steps = list_steps(trace(repo, home, "net.py", 2, 3))
     assert steps == [("restored", "Restore connect"), ("introduced", "Add connect")]
@@ -202,7 +202,7 @@ def test_number_of_searched_lines_is_bounded(repo: Repo, home: Path, monkeypatch
         ("introduced", (2,)),
     ]
     assert details.evolution_limitation == (
-        "Restored lines and possible earlier commits were searched for only some of the lines."
+        "Some lines were not checked for earlier removals or possible earlier commits."
     )
 
 

@@ -169,7 +169,7 @@ def test_similar_names_are_suggested(repo: Repo, home: Path, file: str, suggesti
         ("pipe", "pipe is too large to explain, or not a regular file."),
         ("data.bin", "data.bin is binary: it has no lines to explain."),
         ("empty", "empty is empty."),
-        ("src/a.py:9", "src/a.py has 5 lines: the range starts after its end."),
+        ("src/a.py:9", "src/a.py has 5 lines, and the requested range starts after them."),
     ],
 )
 def test_targets_without_lines(repo: Repo, home: Path, file: str, expected: str) -> None:
@@ -321,7 +321,7 @@ def test_lines_and_related_commits(repo: Repo, home: Path) -> None:
     assert list_line_commits(answer) == [shas[1]]
     related = {commit.commit_sha for commit in answer.meta.explain.related_commits}
     assert related == {shas[0], shas[2], removal}
-    assert "the range starts after its end" in get_limitation(explain(repo, home, "src/a.py", 9))
+    assert "the requested range starts after them" in get_limitation(explain(repo, home, "src/a.py", 9))
 
 
 def test_renamed_file(repo: Repo, home: Path) -> None:

@@ -332,7 +332,7 @@ def test_source_before_tests(repo: Repo, trace: Trace) -> None:
     answer = trace("Server")
     assert answer.meta.trace.symbol == "net.py:Server"
     assert answer.meta.trace.limitation == (
-        "Also outside of the source code: tests/test_net.py:Server (1 commit)."
+        "Other symbols of this name, outside of the source code: tests/test_net.py:Server (1 commit)."
     )
     repo.commit_file("net.pyi", "class Server:\n    listener: object\n", "Add a stub")
     assert trace("Server").meta.trace.symbol == "net.py:Server"
@@ -585,7 +585,7 @@ def test_other_symbol_of_a_former_name_at_head(repo: Repo, trace: Trace) -> None
 def test_name_without_the_object(repo: Repo, trace: Trace) -> None:
     """A function that is found without the object that was asked for is named in the limitation."""
     repo.commit_file("view.js", "function render(body) {\n  return body\n}\n", "Add")
-    assert "No symbol has the whole name: this is the function `render`." in str(
+    assert "No symbol has the full name. This is the history of the function `render`." in str(
         trace("Widgt.render").meta.trace.limitation
     )
     assert trace("render").meta.trace.limitation is None
