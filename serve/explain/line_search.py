@@ -196,7 +196,7 @@ class LineSearcher:
     def _load_removals(
         self, paths_by_line: Mapping[UnsourcedLine, Set[str]]
     ) -> Iterator[tuple[UnsourcedLine, Sequence[LineChange]]]:
-        """Yield each line with the changes that remove anything from a file at one of the line's paths, newest first."""
+        """Yield each line with the changes that remove lines of a file at one of the line's paths, newest first."""
         if not any(paths_by_line.values()):
             return
         paths, last_date = set().union(*paths_by_line.values()), max(line.date for line in paths_by_line)
