@@ -106,7 +106,7 @@ def log_touch(document: Mindmap, requested_id: str | None, touch: TouchInput, no
     touch = _follow_links(document, touch, paths)
     message = describe_touch(touch, document.workspace_path)
     result = attach_to_target(document, requested_id, [touch], message, now)
-    return dataclasses.replace(result, warning=paths.describe_outside(touch.path, touch.previous_path))
+    return dataclasses.replace(result, warning=paths.describe_paths_outside(touch.path, touch.previous_path))
 
 
 def attach_to_target(

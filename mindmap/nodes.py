@@ -283,7 +283,7 @@ def add_note(
     return EditResult(
         with_log_entry(document, compute_edit_timestamp(document, now), message, node_id=node_id, file=file),
         message,
-        warning=paths.describe_outside(file),
+        warning=paths.describe_paths_outside(file),
     )
 
 

@@ -46,8 +46,8 @@ def validate_text(
 ) -> str:
     """Check a text and return it, without surrounding white space if `strip`.
 
-    Raises OverLimit if it is too long, and BadText if it is empty or contains a NUL or a lone surrogate. Error messages
-    call the text `name`.
+    `name`: name of the text in error messages. Raises OverLimit if the text is too long, and BadText if it is empty or
+    contains a NUL or a lone surrogate.
     """
     if len(value) > max_length:
         raise OverLimit(
@@ -72,7 +72,7 @@ def validate_optional_text(value: str | None, name: str, *, max_length: int = MA
 
 
 def check_batch_size(items: Sized, name: str, max_size: int = MAX_BATCH_SIZE) -> None:
-    """Raise an error for an empty batch or one larger than `max_size`."""
+    """Raise BadText for an empty batch, and OverLimit for a batch larger than `max_size`."""
     if not len(items):
         raise BadText(f"The list of {name} is empty.", hint="Give at least one.")
     if len(items) > max_size:
@@ -90,7 +90,7 @@ def _is_utf8_encodable(value: str) -> bool:
     return True
 
 
-# Matches paths whose entries the system generates. `/dev/shm` has files of users, so it does not match.
+# Start of a path in a directory whose files the system generates. `/dev/shm` is excluded: it has files of users.
 SYSTEM_DIRECTORY: Final = re.compile(r"/(?:proc|sys|dev(?!/shm/))/")
 # Agents write `10-20`; `lineage explain` takes `10:20`.
 _LINE_RANGE: Final = re.compile(r"\s*([0-9]{1,9})(?:\s*[-:]\s*([0-9]{1,9}))?\s*")
@@ -121,7 +121,7 @@ def normalize_line_range(lines: str | None) -> str | None:
 
 
 class BadPath(LineageError):
-    """Error for a path that does not name a file, or a directory that cannot be a workspace."""
+    """Error for an invalid path of a file or of a workspace."""
 
 
 class NoWorkspace(BadPath):
@@ -175,19 +175,26 @@ class WorkspacePaths:
         file = Path(self.root, path)
         return self.normalize(str(Path(resolve_symlinks(str(file.parent)), file.name)))
 
-    def describe_outside(self, *stored_paths: str | None) -> str:
+    def describe_paths_outside(self, *stored_paths: str | None) -> str:
         """Return a warning that names the paths outside the workspace; an empty text if there are none."""
-        outside = [path for path in stored_paths if self.root and path and path.startswith("/")]
-        return f"Outside the workspace, logged by absolute path: {', '.join(outside)}." if outside else ""
+        outside_paths = [path for path in stored_paths if self.root and path and path.startswith("/")]
+        return (
+            f"Outside the workspace, stored with absolute paths: {', '.join(outside_paths)}."
+            if outside_paths
+            else ""
+        )
 
 
 def decode_path(path: bytes) -> str:
-    """Decode a path as UTF-8; other bytes become backslash escapes."""
+    """Decode a path as UTF-8. Bytes that are not UTF-8 become backslash escapes."""
     return path.decode("utf-8", errors="backslashreplace")
 
 
 def validate_workspace(path: str) -> str:
-    """Return the absolute path of a workspace. Raises BadPath if it is no directory or a system directory."""
+    """Return the absolute path of a workspace.
+
+    Raises BadPath if the path is relative, is not a directory, or is a directory of the system.
+    """
     directory = normalize_workspace(path)
     if not os.path.isdir(directory):  # noqa: PTH112 - unlike `Path.is_dir`, it raises no errors
         raise BadPath(
@@ -214,10 +221,13 @@ def normalize_workspace(path: str) -> str:
 
 
 def resolve_workspace(current: str | None, requested: str | None) -> str:
-    """Return the current workspace of a map if it exists, else the requested one.
+    """Return the current workspace of a map if its directory exists, else the requested workspace.
 
-    Raises NoWorkspace if both are None. Raises BadPath if the requested workspace does not exist or differs from an
-    existing current one, or if the current one does not exist and none is requested.
+    Raises NoWorkspace if both are None, and BadPath in these cases:
+
+    - The requested workspace does not exist.
+    - Both exist and differ.
+    - The current workspace does not exist, and none is requested.
     """
     if current is None and requested is None:
         raise NoWorkspace(
@@ -236,7 +246,7 @@ def resolve_workspace(current: str | None, requested: str | None) -> str:
 
 
 def resolve_symlinks(path: str) -> str:
-    """Resolve symbolic links. A path with a NUL, which another program may have written, is only normalized."""
+    """Resolve symbolic links. A path with a NUL, as in a map that another program wrote, is only normalized."""
     try:
         return os.path.realpath(path)
     except ValueError:
@@ -244,6 +254,6 @@ def resolve_symlinks(path: str) -> str:
 
 
 def _normpath(path: str) -> str:
-    """Normalize a path as `os.path.normpath` does, and replace two leading slashes, which it keeps, by one."""
+    """Normalize a path as `os.path.normpath` does. Unlike that function, replace two leading slashes by one."""
     normalized_path = os.path.normpath(path)
     return normalized_path[1:] if normalized_path.startswith("//") else normalized_path

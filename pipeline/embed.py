@@ -1,8 +1,10 @@
 """Embedding stage of an index run: vectors for the texts that have none, newest commits first.
 
-The texts come from the index, so an interrupted stage continues with the texts that are left. The key of a cache entry
-is a hash of message, kind of change, paths and diff; with `--embed-cache diff`, it is the digest of the text to embed.
-A lookup also compares that digest, so it finds only vectors of exactly the same text.
+The texts come from the index, so an interrupted stage continues with the texts that are left.
+
+A run may have an embedding cache. Its key is a hash of message, kind of change, paths and diff; with
+`--embed-cache diff`, it is the digest of the text to embed. A lookup always compares the digest of the text to embed,
+too, so it finds only vectors of exactly the same text.
 
 The texts are encoded in threads of this process or on a Dask cluster. A cluster receives only the texts, and returns
 only vectors. Its workers need this package, but no repository and no index.
@@ -40,10 +42,11 @@ from stores.history import CacheUsage
 from stores.schema import EMBEDDINGS, VECTOR
 from stores.vectors import PendingHunk, PendingMessage, load_pending_texts
 
-# Texts whose vectors are written at once. A killed run loses at most two transactions, a few seconds of work.
+# Number of texts whose vectors are written in one transaction. A killed run loses at most the transaction in progress
+# and the one whose texts are being encoded, a few seconds of work.
 TEXTS_PER_TRANSACTION: Final = 512
-# Texts per call of the encoder: enough that starting a task costs little, few enough that all threads are busy until
-# the end of a transaction.
+# Number of texts per call of the encoder: enough that starting a task costs little, but few enough that all threads
+# are busy until the end of a transaction.
 TEXTS_PER_TASK: Final = 16
 
 
@@ -67,7 +70,7 @@ class TextGroup:
     `texts`: texts to encode, because the embedding cache lacks their vectors; longest first.
     `digests`: digest of each of `texts`. `content_hashes`: cache key of each of `texts`; empty without a cache.
     `cached_vectors`: rows (digest, vector) of the texts whose vectors the cache has.
-    `text_count`: number of all pending texts of the group. It also counts texts that a damaged index lacks.
+    `text_count`: number of pending texts of the group, including any that are missing in a damaged index.
     """
 
     digests: tuple[bytes, ...]
@@ -81,7 +84,7 @@ def encode_texts(task: EncodeTask) -> NDArray[np.float32]:
     """Return one unit vector per text of the task, in order: an array of shape (texts, dimension).
 
     Raises ClusterUnavailable if this worker has another version of lineage or other models. Such a worker may have
-    joined the cluster after `use_cluster` checked its workers.
+    joined the cluster after `use_cluster` checked the workers.
     """
     if task.expected_installation is not None:
         _check_worker(f"on {socket.gethostname()}", describe_installation(), task.expected_installation)
@@ -124,7 +127,7 @@ class EmbeddingCacheSession:
     def hash_content(self, pending_text: PendingHunk | PendingMessage) -> bytes:
         """Return the cache key of a pending text."""
         if self._mode is EmbedCacheMode.DIFF:
-            return pending_text.text_digest  # in this mode the text to embed depends on the diff alone
+            return pending_text.text_digest  # in this mode a hunk's text to embed has no message
         parts = [pending_text.message]
         if isinstance(pending_text, PendingHunk):
             parts += [
@@ -144,7 +147,7 @@ class EmbeddingStage:
     `cache`: None if the run uses no embedding cache.
     `diff_only`: embed the diff of a hunk instead of its semantic text.
     `jobs`: number of threads that encode; None leaves the number to `joblib.parallel_config`.
-    `texts_per_task`: texts per call of the encoder. `texts_per_transaction`: texts whose vectors are written at once.
+    `texts_per_task`: number of texts per call of the encoder. `texts_per_transaction`: number of texts per group.
     """
 
     encoder: Encoder
@@ -173,8 +176,7 @@ class EmbeddingStage:
                     vectors_by_task = [next(results)]
                     group = self._groups.popleft()
                     vectors_by_task += islice(results, self._count_tasks(group) - 1)
-                # `next` also lets `_read_groups` read the texts of the next group. That time is already in the phase
-                # "storage", so subtract it here.
+                # `next` also runs `_read_groups`, which counts its time as "storage". Subtract that from "embed".
                 self.profile.add_time(
                     "embed", storage_seconds_before - self.profile.seconds.get("storage", 0.0)
                 )
@@ -185,7 +187,7 @@ class EmbeddingStage:
 
     def _read_groups(self, pending: pa.Table) -> Iterator[list[EncodeTask]]:
         """Append each group to `_groups`, then yield the tasks of the group, at least one."""
-        # Without a number of threads, the tasks may run on other machines.
+        # `jobs` is None if the tasks run on a cluster.
         expected_installation = describe_installation() if self.jobs is None else None
         for start in range(0, pending.num_rows, self.texts_per_transaction):
             rows = pending.slice(start, self.texts_per_transaction)
@@ -214,17 +216,21 @@ class EmbeddingStage:
             content_hashes = [self.cache.hash_content(pending_text) for pending_text in pending_texts]
             cached_vectors = self.cache.load_vectors(pending_texts, content_hashes)
         cached_digests = set(cached_vectors.column("text_digest").to_pylist())
-        text_by_number = {
-            number: self._get_text(pending_text)
-            for number, pending_text in enumerate(pending_texts)
+        text_by_position = {
+            position: self._get_text(pending_text)
+            for position, pending_text in enumerate(pending_texts)
             if pending_text.text_digest not in cached_digests
         }
         # Long texts first, so that the threads finish together.
-        numbers = sorted(text_by_number, key=lambda number: len(text_by_number[number]), reverse=True)
+        positions = sorted(
+            text_by_position, key=lambda position: len(text_by_position[position]), reverse=True
+        )
         return TextGroup(
-            digests=tuple(pending_texts[number].text_digest for number in numbers),
-            texts=tuple(text_by_number[number] for number in numbers),
-            content_hashes=tuple(content_hashes[number] for number in numbers) if content_hashes else (),
+            digests=tuple(pending_texts[position].text_digest for position in positions),
+            texts=tuple(text_by_position[position] for position in positions),
+            content_hashes=tuple(content_hashes[position] for position in positions)
+            if content_hashes
+            else (),
             cached_vectors=cached_vectors,
             text_count=text_count,
         )
@@ -241,7 +247,7 @@ class EmbeddingStage:
     def _write_group(
         self, group: TextGroup, vectors_by_task: Sequence[NDArray[np.float32]], completed_commit: str | None
     ) -> None:
-        """Write the vectors of a group to the index, and those that the cache lacks to the cache."""
+        """Write all vectors of a group to the index, and its new vectors to the cache."""
         new_vectors = build_vector_rows(group.digests, vectors_by_task)
         if self.cache is not None:
             self.cache.store_vectors(group.content_hashes, new_vectors)
@@ -331,7 +337,7 @@ def _check_worker(worker: str, description: object, expected: str) -> None:
     """Raise ClusterUnavailable if a worker does not have the expected installation.
 
     `worker`: its address, or `on HOST`. `description`: its result of `describe_installation`, or its error. `expected`:
-    the result on this machine.
+    the result on the machine of the index run.
     """
     if description != expected:
         raise ClusterUnavailable(

@@ -1,9 +1,8 @@
 """Reading of an index, or of a private copy of its files if another process holds the index for long.
 
-A process that is suspended (Ctrl-Z, SIGSTOP) or gets no processor time keeps its locks. At any moment, the files of the
-index contain the last committed transaction, as they do after `kill -9`. Therefore a reader can copy them, and DuckDB
-recovers this transaction when it opens the copy. "Reading a copy" in README.md says why a copy is consistent while the
-other process writes.
+A process that is suspended (Ctrl-Z, SIGSTOP) or gets no processor time keeps its locks. Readers then copy the files of
+the index and read the copy. At any moment, the files contain the last committed transaction, which DuckDB recovers when
+it opens the copy. "Reading a copy" in README.md says why this works even while the other process writes.
 """
 
 from __future__ import annotations
@@ -31,9 +30,10 @@ from stores.index_location import DATABASE_FILE, IndexLocation
 from stores.locks import Deadline, IndexBusy, LockHolder
 from stores.migrations import SCHEMA_VERSION
 
-# Time to wait for the index before each copy: longer than a batch, which holds the index for 60 ms.
+# Seconds to wait for the index before each copy. A write of an index run normally holds the index for 60 ms.
 COPY_AFTER_SECONDS: Final = 1.0
-# Size of the main header and the two database headers. The last write of a checkpoint overwrites a database header.
+# Size of the headers at the start of the database file: a main header and two database headers. A checkpoint ends by
+# overwriting a database header, so unchanged headers show that no checkpoint ended during the copy.
 HEADER_BYTES: Final = 3 * 4_096
 # Bytes that are copied between two checks of the deadline.
 CHUNK_BYTES: Final = 16_000_000
@@ -41,7 +41,7 @@ CHUNK_BYTES: Final = 16_000_000
 MIN_FREE_BYTES: Final = 100_000_000
 DIRECTORY_PREFIX: Final = "copy-"
 LOCK_FILE: Final = "copy.lock"
-# Age from which an unlocked directory is a leftover. The process that made a newer one may be about to lock it.
+# Age in seconds from which an unlocked directory is a leftover. A younger directory may be new, and about to be locked.
 MIN_LEFTOVER_SECONDS: Final = 10.0
 
 logger = logging.getLogger(__name__)
@@ -59,39 +59,39 @@ class CopyUnusable(CopyFailed):
 class IndexHolder:
     """Process that holds an index while readers read a copy of it.
 
-    `process`: None if it is unknown. `is_index_run`: True if the process is an index run.
+    `lock_holder`: id, command and state of the process; None if unknown. `is_index_run`: True for an index run.
     """
 
-    process: LockHolder | None
+    lock_holder: LockHolder | None
     is_index_run: bool
 
     @classmethod
     def find(cls, folder: Path) -> IndexHolder:
         """Return the process that keeps readers from opening the index in this directory."""
-        process = locks.find_index_holder(folder)
+        lock_holder = locks.find_index_holder(folder)
         run_pids = {run.pid for run in locks.find_lock_holders(folder / locks.RUN_LOCK)}
-        return cls(process, process is not None and process.pid in run_pids)
+        return cls(lock_holder, lock_holder is not None and lock_holder.pid in run_pids)
 
     @property
     def remedy(self) -> str:
         """Advice for a suspended process: the commands that continue or end it; empty if it is not suspended."""
-        return self.process.remedy if self.process and self.process.is_suspended else ""
+        return self.lock_holder.remedy if self.lock_holder and self.lock_holder.is_suspended else ""
 
     def __str__(self) -> str:
-        if self.process is None:
+        if self.lock_holder is None:
             return "another process"
         if not self.is_index_run:
-            return str(self.process)
-        suffix = ", suspended" if self.process.is_suspended else ""
-        return f"an index run (process {self.process.pid}{suffix})"
+            return str(self.lock_holder)
+        suffix = ", suspended" if self.lock_holder.is_suspended else ""
+        return f"an index run (process {self.lock_holder.pid}{suffix})"
 
 
 @dataclass(slots=True)
 class OpenIndex:
     """Connection for reading an index, and the fingerprint of the state that it reads.
 
-    `holder`: the process that holds the index, if the connection reads a copy; else None. `has_failed`: True after an
-    error in `translate_errors`. Further results would be unreliable.
+    `holder`: the process that holds the index, if the connection reads a copy; else None. `has_failed`: True if a read
+    inside `translate_errors` has failed, so further results would be unreliable.
     """
 
     location: IndexLocation
@@ -148,7 +148,7 @@ def _open(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> Open
         except CopyFailed as error:
             copy_failure = str(error)
             if isinstance(error, CopyUnusable):
-                wait_before_copy = math.inf  # make no other copy
+                wait_before_copy = math.inf  # wait for the index itself until the deadline
 
 
 def _build_busy_error(deadline: Deadline, copy_failure: str) -> LineageError:
@@ -162,21 +162,22 @@ def _build_busy_error(deadline: Deadline, copy_failure: str) -> LineageError:
 def _open_copy(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> OpenIndex:
     """Copy the index, and open the copy; the stack closes it.
 
-    The copied files are deleted as soon as DuckDB has opened them. Until DuckDB closes them, they can still be read.
+    The copied files are deleted as soon as DuckDB has opened them. The system keeps deleted files readable until they
+    are closed.
     """
     database.check_recorded_damage(location)
     holder, started_at = IndexHolder.find(location.folder), time.monotonic()
     fingerprint = database.compute_fingerprint(location)
     try:
-        with create_copy_directory(location.folder) as directory, ExitStack() as opening:
+        with create_copy_directory(location.folder) as directory, ExitStack() as copy_stack:
             copied_bytes = copy_files(location, directory, deadline)
-            engine = opening.enter_context(duckdb_engine.open_reader_engine(location))
-            connection = opening.enter_context(
+            engine = copy_stack.enter_context(duckdb_engine.open_reader_engine(location))
+            connection = copy_stack.enter_context(
                 database.attach_index(engine, directory / DATABASE_FILE, "READ_ONLY", deadline)
             )
             if migrations.check_schema(connection) != SCHEMA_VERSION:
                 raise CopyUnusable("it has another schema")
-            stack.enter_context(opening.pop_all())
+            stack.enter_context(copy_stack.pop_all())
     except OSError as error:
         raise CopyFailed(error.strerror or str(error)) from error
     except (duckdb.Error, DamagedIndex, StorageError) as error:
@@ -190,7 +191,7 @@ def copy_files(location: IndexLocation, directory: Path, deadline: Deadline) -> 
     """Copy the database and its write-ahead log into the directory; return the number of bytes.
 
     Raises CopyFailed after the deadline, for a lack of disk space, if this process reads the index, or if the index
-    changed so that the copy is not consistent.
+    changed and the copy may be inconsistent.
     """
     # Closing a descriptor of the file would release the locks that DuckDB in this process has on it.
     if database.is_attached(location.database):
@@ -198,7 +199,7 @@ def copy_files(location: IndexLocation, directory: Path, deadline: Deadline) -> 
     with open_descriptor(location.database) as source:
         header = os.pread(source, HEADER_BYTES, 0)
         copied_bytes = 0
-        # The log is copied first, because it can refer to blocks of the database file.
+        # Copy the log first. A log that is copied later may refer to blocks that the copied database file lacks.
         with suppress(FileNotFoundError), open_descriptor(location.wal) as log:
             copied_bytes = _copy_file(log, directory / location.wal.name, deadline)
         copied_bytes += _copy_file(source, directory / DATABASE_FILE, deadline)
@@ -215,7 +216,7 @@ def open_descriptor(file: Path) -> AbstractContextManager[int]:
 
 
 def _copy_file(source: int, target_file: Path, deadline: Deadline) -> int:
-    """Copy the file of the descriptor `source` into a new file; return its size in bytes. Raises CopyFailed."""
+    """Copy the file with the descriptor `source` to a new file; return its size in bytes. Raises CopyFailed."""
     size = os.fstat(source).st_size
     if shutil.disk_usage(target_file.parent).free < size + MIN_FREE_BYTES:
         raise CopyFailed("the disk has too little free space")
@@ -223,7 +224,7 @@ def _copy_file(source: int, target_file: Path, deadline: Deadline) -> int:
     with locks.close_finally(os.open(target_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)) as target:
         while offset < size:
             if not deadline.remaining_seconds:
-                raise CopyFailed("that takes too long")
+                raise CopyFailed("the copy takes too long")
             copied_bytes = _copy_chunk(source, target, min(CHUNK_BYTES, size - offset), offset)
             if not copied_bytes:
                 raise CopyFailed("it changed during the copy")
@@ -237,7 +238,7 @@ def _copy_chunk(source: int, target: int, size: int, offset: int) -> int:
     On Linux, both files share the blocks on disk if the file system supports it.
     """
     if sys.platform == "linux":
-        with suppress(OSError):  # some file systems raise it, others copy nothing
+        with suppress(OSError):  # some file systems raise an error, others copy nothing
             if copied_bytes := os.copy_file_range(source, target, size, offset, offset):
                 return copied_bytes
     return os.pwrite(target, os.pread(source, size, offset), offset)

@@ -39,28 +39,28 @@ Result = TypeVar("Result")
 # Name and version of the model. Raise the version whenever the bundled file or the preparation of its input changes.
 CROSS_ENCODER: Final = "cross/3"
 
-# Maximum number of tokens of a pair, special tokens included. In training the maximum was 112.
+# Maximum number of tokens of a pair, special tokens included. Training used at most 112, to save time.
 MAX_PAIR_TOKENS: Final = 128
 # Maximum number of tokens of the question.
 MAX_QUESTION_TOKENS: Final = 32
 # Maximum number of tokens of the commit message. The change of the file gets the tokens that are left.
 MAX_MESSAGE_TOKENS: Final = 56
-SPECIAL_TOKEN_COUNT: Final = 4  # [CLS] before the question and the text, [SEP] after each
-# Ids of BERT's [CLS] and [SEP].
+SPECIAL_TOKEN_COUNT: Final = 4  # [CLS] and [SEP] of the question and of the text
+# Ids of BERT's tokens [CLS] (start) and [SEP] (end).
 CLS_TOKEN: Final = 101
 SEP_TOKEN: Final = 102
 
 CROSS_ENCODER_FILE: Final = "cross.npz"
-# Inputs of the graph: the question; and the text, which is the commit message followed by the change.
+# The two inputs of the model's ONNX graph. The text is the commit message followed by the change.
 SEGMENTS: Final = ("question", "text")
-# Factor of the product of the two mean vectors in the input of the dense layer, as in training.
+# The dense layer gets the product of the mean vectors of question and text, multiplied by this factor, and their sum.
 MEANS_PRODUCT_SCALE: Final = 10.0
 
 
 class ChangeText(NamedTuple):
-    """Text to score: a commit message, and a hunk's semantic text without the message.
+    """Text to score: a commit message, and the commit's change of one file.
 
-    A hunk is the diff of one file in one commit. Its semantic text has path, language, symbols and changed lines.
+    `hunk`: path, language, symbols and changed lines of the change.
     """
 
     message: str
@@ -133,9 +133,9 @@ class _Model:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _EncodedQuestion:
-    """Question with the embeddings of its tokens, which scores changes.
+    """Encoded question, to score changes with.
 
-    `embeddings`: array of shape (1, tokens, components).
+    `embeddings`: embeddings of the question's tokens, an array of shape (1, tokens, components).
     `token_budget`: number of tokens that the question leaves for message and change.
     """
 

@@ -245,10 +245,13 @@ class ObjectDatabase:
     def __contains__(self, sha: str) -> bool:
         return sha in self._odb
 
-    def retry(
+    def read_with_retry(
         self, read: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Return the result of a function that reads objects. Raises GitError if their pack is damaged."""
+        """Return the result of a function that reads objects. Call it again if git has deleted their pack.
+
+        Raises GitError if the pack is damaged.
+        """
         try:
             return read(*args, **kwargs)
         except OSError as error:
@@ -262,11 +265,11 @@ class ObjectDatabase:
 
     def read(self, sha: str | pygit2.Oid) -> tuple[int, bytes]:
         """Return type and data of an object. Raises KeyError if it is missing."""
-        return self.retry(self._odb.read, sha)
+        return self.read_with_retry(self._odb.read, sha)
 
     def read_header(self, sha: str) -> tuple[int, int]:
         """Return type and size of an object. Raises KeyError if it is missing."""
-        return self.retry(self._odb.read_header, sha)
+        return self.read_with_retry(self._odb.read_header, sha)
 
     def read_tree(self, object_id: bytes) -> bytes:
         """Return the data of the tree with a raw object id. Raises KeyError if it is missing or no tree."""

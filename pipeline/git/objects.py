@@ -114,7 +114,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class CommitLinks:
-    """Objects that a commit points to."""
+    """Objects that a commit points to: its tree and its parents."""
 
     tree: str
     parents: tuple[str, ...]

@@ -68,7 +68,8 @@ from pipeline.git.tree_diff import (
 
 __all__ = ["Commit", "Repository", "TreeDiff", "TreeEntry", "UnreadableObject", "open_repository"]
 
-# Size of the cache of blobs. The parser reads the blobs of a diff again, and so does the next diff of the same file.
+# Size of the cache of blobs. The blobs of a diff are read again when symbols are parsed, and for the next diff of the
+# file.
 BLOB_CACHE_BYTES: Final = 2 << 20
 # Number of commits whose tree and parents are cached. The parent of a commit is mostly among the last few read.
 MAX_CACHED_COMMITS: Final = 1000
@@ -111,7 +112,7 @@ class Repository:
         self.objects_dir: Path = common_dir / "objects"
         self.is_bare: bool = git.is_bare or is_implicitly_bare(git, git_dir)
         self.root: Path = git_dir if self.is_bare else Path(git.workdir).resolve()
-        # A search from a work tree that only `core.worktree` names does not find the repository.
+        # If only `core.worktree` names the work tree, a search that starts there does not find the repository.
         self.path_to_reopen: Path = self.root if is_discoverable_from(self.root, git_dir) else git_dir
         self.canonical_path: Path = common_dir.parent if common_dir.name == ".git" else common_dir
         self.shallow_boundary: frozenset[str] = read_shallow_boundary(common_dir)
@@ -169,7 +170,7 @@ class Repository:
         return sorted(targets)
 
     def list_tags(self) -> list[tuple[str, str]]:
-        """Return (name, SHA of the commit) of each tag. Tags of other or missing objects are left out."""
+        """Return (name, SHA of the commit) of each tag that points to a commit in this clone, sorted by name."""
         tags = []
         for name, target in self.list_tag_targets():
             with suppress(pygit2.GitError, KeyError, ValueError, UnreadableObject):
@@ -182,8 +183,8 @@ class Repository:
         Raises UnreadableObject if the revision names an object that is not a commit.
         """
         with suppress(pygit2.GitError, KeyError, ValueError):
-            if "\0" not in revision:  # libgit2 would read only the text before it
-                target = self._odb.retry(self._git.revparse_single, revision)
+            if "\0" not in revision:  # libgit2 would read only the text before the NUL
+                target = self._odb.read_with_retry(self._git.revparse_single, revision)
                 return self._peel_to_commit(str(target.id), revision)
         return None
 
@@ -195,10 +196,10 @@ class Repository:
         return [item.shorthand for item in references if item.name.startswith(prefixes)]
 
     def _peel_to_commit(self, sha: str, revision: str) -> str:
-        """Return the SHA of the commit that an object is, or that a tag object points to. Raises UnreadableObject.
+        """Follow tag objects to a commit; return the commit's SHA. Raises UnreadableObject.
 
         libgit2's commit parser is not used: it rejects commits for which git only warns. `revision`: name of the object
-        for errors.
+        in errors.
         """
         with ErrorTranslation(revision):
             while (object_type := self._odb.read_header(sha)[0]) == ObjectType.TAG:
@@ -208,7 +209,7 @@ class Repository:
         return sha
 
     def find_root_commit(self, sha: str) -> str:
-        """Return the oldest commit of the first-parent history in this clone: a root, boundary or damaged commit."""
+        """Return the last commit on the path of first parents: a root, unless this clone lacks older commits."""
         while (parents := self.read_parents(sha)) and self.contains(parents[0]):
             sha = parents[0]
         return sha
@@ -236,7 +237,7 @@ class Repository:
         return sort_topologically(tip, self._read_history(tip, hidden_commits))
 
     def read_commit(self, sha: str) -> Commit:
-        """Return a commit, with the author after `.mailmap`. Raises UnreadableObject if it cannot be read."""
+        """Return a commit. `.mailmap` is applied to its author. Raises UnreadableObject if it cannot be read."""
         with ErrorTranslation(sha):
             object_type, data = self._odb.read(sha)
         if object_type != ObjectType.COMMIT:
@@ -262,7 +263,8 @@ class Repository:
         with ErrorTranslation(sha):
             if len(parent_trees) < 2:
                 return [self._diff_trees(sha, parent_trees[0] if parent_trees else None, links.tree)]
-            if not self._is_changed_by_merge(links.tree, parent_trees):
+            entries, *parent_entries = map(self._read_tree_entries, (links.tree, *parent_trees))
+            if not has_merge_changes(entries, parent_entries, self._tree_reader.read_entries):
                 return []
             diffs = [self._diff_with_libgit2(sha, old, links.tree) for old in parent_trees]
             return list(self._select_merge_paths(diffs))
@@ -302,7 +304,7 @@ class Repository:
         return diff
 
     def _diff_with_libgit2(self, sha: str, old: str | None, new: str) -> Libgit2Diff:
-        return Libgit2Diff(sha, self._odb.retry(load_trees, self._git, old, new), self._blob_source)
+        return Libgit2Diff(sha, self._odb.read_with_retry(load_trees, self._git, old, new), self._blob_source)
 
     @property
     def _blob_source(self) -> BlobSource:
@@ -313,20 +315,16 @@ class Repository:
         )
 
     def _select_merge_paths(self, diffs: list[Libgit2Diff]) -> list[Libgit2Diff]:
-        """Restrict the diffs of a merge to the paths that differ from every parent. Return none without such a path."""
+        """Restrict the diffs of a merge to the paths that are in all of them. Without such paths, return no diffs."""
         statuses = [diff.get_status_by_path() for diff in diffs]
         shared_paths = set(statuses[0]).intersection(*statuses[1:])
-        # A file that is added against a parent may have another name in that parent.
+        # A file that the diff with a parent shows as added may have another name in that parent.
         if any(status[path] == "A" for status in statuses for path in shared_paths):
             for diff in diffs:
                 diff.follow_renames()
         for diff in diffs:
             diff.select_paths(shared_paths)
         return diffs if shared_paths else []
-
-    def _is_changed_by_merge(self, result_tree: str, parent_trees: Iterable[str]) -> bool:
-        entries, *parent_entries = map(self._read_tree_entries, (result_tree, *parent_trees))
-        return has_merge_changes(entries, parent_entries, self._tree_reader.read_entries)
 
     def read_blob(self, sha: str) -> bytes:
         """Return a blob's content."""
@@ -344,7 +342,7 @@ class Repository:
     def diff_blobs(self, old: str, new: str) -> tuple[PatchPart, ...]:
         """Return the `@@` parts that turn one blob into another, without context lines; none for binary blobs."""
         with ErrorTranslation(new):
-            # Pass blobs: for bytes, libgit2 computes two object ids first, which takes as long as the diff.
+            # Pass blobs, not bytes: for bytes, libgit2 first computes two object ids, which takes as long as the diff.
             patch = pygit2.Patch.create_from(self._load_blob(old), self._load_blob(new), context_lines=0)
         return tuple(
             create_part_without_context(part.old_start, part.old_lines, part.new_start, part.new_lines)
@@ -407,7 +405,7 @@ class Repository:
         cached_blob = self._blob_cache.get(sha)
         if cached_blob is not None:
             return cached_blob
-        blob = self._odb.retry(self._git.__getitem__, sha)
+        blob = self._odb.read_with_retry(self._git.__getitem__, sha)
         if not isinstance(blob, pygit2.Blob):
             raise KeyError(sha)
         if blob.size <= BLOB_CACHE_BYTES // 2:  # a larger blob would evict most of the others
@@ -415,7 +413,7 @@ class Repository:
         return blob
 
     def _read_links(self, sha: str) -> CommitLinks:
-        """Return a commit's tree and parents, cached, because reading the commit's children needs them again."""
+        """Return a commit's tree and parents. They are cached, because its children need them again."""
         links = self._links_cache.get(sha)
         if links is None:
             with ErrorTranslation(sha):
@@ -426,7 +424,7 @@ class Repository:
         return links
 
     def _read_history(self, tip: str, hidden_commits: list[str]) -> dict[str, Parents]:
-        """Return the parents of each commit that `tip` reaches and the hidden commits do not."""
+        """Return the parents of each commit that `tip` reaches, except commits that a hidden commit reaches."""
         # libgit2's walk follows grafts, which are ignored everywhere else, and fails at a missing object.
         with suppress(pygit2.GitError, KeyError, ValueError, OSError):
             if not self._has_grafts:

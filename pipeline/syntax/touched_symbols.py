@@ -1,13 +1,13 @@
 """Symbols that a hunk touches.
 
 A hunk is the diff of one file; a part is one of its `@@` sections. Added lines are looked up in the new version of the
-file, removed lines in the old one. A hunk touches a symbol if a changed line is in it, or in the comments and
-decorators directly above it, but in no symbol nested in it: a changed method does not touch its class. On a line with
-several definitions, each one-line definition counts. A blank line counts only if all added lines of its part, or all
-removed lines, are blank.
+file, removed lines in the old one. A hunk touches the innermost symbol of each changed line: a changed method does not
+touch its class. The comments and decorators directly above a symbol belong to it. On a line with several definitions,
+each one-line definition counts. Blank lines are ignored, unless all added or all removed lines of the part are blank.
 
-git's hunk header, the text after `@@`, names the symbol instead in three cases: the symbol of a changed line has a
-syntax error, a changed line is in no symbol of a file with a syntax error, or the file cannot be parsed.
+The section heading of a part, which git writes after the second `@@`, also names a symbol that the part touches. It is
+used in three cases: the symbol of a changed line has a syntax error; a changed line is in no symbol, and the file has a
+syntax error; the file cannot be parsed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pipeline.syntax.trees import (
     VersionCache,
 )
 
-# Confidence of a touched symbol: it has a changed line, or git's hunk header names it.
+# Confidence of a touched symbol: it has a changed line, or a section heading names it.
 EXACT_SPAN: Final = "ExactSpan"
 HUNK_HEADER: Final = "HunkHeader"
 
@@ -46,11 +46,11 @@ class TouchedSymbol:
 
 
 class DiffPartWithSectionHeading(DiffPart, Protocol):
-    """`@@` part of a diff with its hunk header."""
+    """`@@` part of a diff, with its section heading."""
 
     @property
     def section_heading(self) -> str:
-        """Text after the second `@@`: the line above that git takes for the start of the enclosing function."""
+        """Text after the second `@@`: the line that git takes for the start of the enclosing function."""
 
 
 class HunkLike(Protocol):
@@ -58,7 +58,7 @@ class HunkLike(Protocol):
 
     @property
     def file_path(self) -> str:
-        """Path after the change; of a deletion, before it."""
+        """Path after the change; for a deleted file, the path before it."""
 
     @property
     def old_path(self) -> str | None:
@@ -81,7 +81,7 @@ class HunkLike(Protocol):
 class _LineSymbols:
     """Symbols on the added lines of a part, or on its removed lines.
 
-    `is_uncertain`: for some line, a syntax error makes the symbol uncertain, so the hunk header counts too.
+    `is_uncertain`: True if the symbol of a line may be wrong or missing, so the section heading is used, too.
     """
 
     symbols: tuple[TouchedSymbol, ...]
@@ -117,7 +117,7 @@ class TouchedSymbolFinder:
         return find_touched_symbols(hunk.parts, old_version, new_version)
 
     def _parse_old(self, previous: PreviousVersion | None, source: ContentSource) -> Version | None:
-        """Return the version before the hunk; None if no line is removed, or if the version is not parsable."""
+        """Parse the file before the hunk. Return None if no line is removed, or if the file cannot be parsed."""
         if previous is None or not any(part.removed for part in previous.parts):
             return None
         return self._versions.get(previous.path, previous.blob, previous.grammar, source)
@@ -125,9 +125,9 @@ class TouchedSymbolFinder:
     def _parse_new(
         self, hunk: HunkLike, grammar: Grammar, previous: PreviousVersion | None, source: ContentSource
     ) -> Version | None:
-        """Return the version after the hunk, parsed from the version before it if possible.
+        """Parse the file after the hunk, incrementally if the version before it has been parsed.
 
-        Return None if no line is added, or if the version is not parsable.
+        Return None if no line is added, or if the file cannot be parsed.
         """
         if hunk.new_blob is None or not any(part.added for part in hunk.parts):
             return None
@@ -141,9 +141,9 @@ def find_touched_symbols(
 ) -> tuple[TouchedSymbol, ...]:
     """Return the symbols that the parts of a hunk touch.
 
-    The symbols of the new version come first, in source order, then the symbols of the old version, and then those that
-    hunk headers name.
-    `old`, `new`: None if the version is not needed or not parsable.
+    The symbols of the new version come first, in source order, then the symbols of the old version, and then the
+    symbols that section headings name.
+    `old`, `new`: file before and after the change; None if it is not needed or cannot be parsed.
     """
     added_results = [_find_symbols_on_lines(new, part.added) for part in parts]
     removed_results = [_find_symbols_on_lines(old, part.removed) for part in parts]
@@ -161,14 +161,14 @@ def find_touched_symbols(
 
 
 def find_header_symbols(parts: Iterable[DiffPartWithSectionHeading]) -> tuple[TouchedSymbol, ...]:
-    """Return the symbols that the hunk headers name, each once."""
+    """Return the symbols that the section headings of the parts name, each once."""
     header_names = (parse_header_name(part.section_heading) for part in parts if part.section_heading)
     names = dict.fromkeys(name[:MAX_NAME_CHARACTERS] for name in header_names if name)
     return tuple(TouchedSymbol(name, "", "unknown", HUNK_HEADER) for name in names)
 
 
 def _get_previous_version(hunk: HunkLike) -> PreviousVersion | None:
-    """Return the version before a hunk; None if there is none, or its language has no grammar."""
+    """Describe the file before a hunk. Return None if the hunk adds the file, or if no grammar fits the old path."""
     path = hunk.old_path or hunk.file_path
     grammar = load_grammar_for_path(path)
     if hunk.old_blob is None or grammar is None:
@@ -176,16 +176,17 @@ def _get_previous_version(hunk: HunkLike) -> PreviousVersion | None:
     return PreviousVersion(path, hunk.old_blob, grammar, hunk.parts)
 
 
-def _find_symbols_on_lines(version: Version | None, lines: Sequence[int]) -> _LineSymbols:
-    """Return the innermost symbols on these lines, which count from 1 and ascend.
+def _find_symbols_on_lines(version: Version | None, line_numbers: Sequence[int]) -> _LineSymbols:
+    """Return the innermost symbols on these lines.
 
+    `line_numbers`: ascending, the first line is 1. The rows of the syntax tree count from 0.
     `version`: version of the file that has these lines; None if it cannot be parsed.
     """
-    if not lines:
+    if not line_numbers:
         return _NO_LINES
     if version is None:
         return _NOT_PARSED
-    rows = _select_non_blank_rows(version.content, [line - 1 for line in lines])
+    rows = _select_non_blank_rows(version.content, [number - 1 for number in line_numbers])
     definitions = find_definitions(version, (rows[0], rows[-1]))
     owner_indices = _find_innermost(definitions, rows)
     owner_ranges = {definitions[index].byte_range for index in owner_indices if index >= 0}
@@ -201,7 +202,7 @@ def _find_symbols_on_lines(version: Version | None, lines: Sequence[int]) -> _Li
 def _select_non_blank_rows(content: FileContent, rows: list[int]) -> list[int]:
     """Return the rows that are not blank, or all rows if all are blank. `rows`: ascending.
 
-    A blank line between two methods is added or removed with one of them, but is in their class.
+    A blank line that is added with a method is in the class of the method, and would count as a change of the class.
     """
     lines = content.get_rows(rows[0], rows[-1])
     return [row for row in rows if lines[row - rows[0]].strip()] or rows

@@ -3,7 +3,8 @@
 Merges, reverts, version bumps and commits by bots are skipped: their messages do not describe a change. Merge commits
 are sampled separately, if the message has the title of a pull request. A seed fixes the random order.
 
-The commands that sample commits share the arguments and the parallel processing of repositories.
+For the commands that sample commits, this module also has an argument parser (`RepositoryArgumentParser`) and the
+parallel processing of repositories (`map_repositories`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Task = TypeVar("Task")
 
 # Default seed of the sample of commits.
 SEED: Final = 1
-# Number of repositories per worker in a group. Results come group by group, and workers wait for the end of a group.
+# Number of repositories per worker in a group. No worker starts with the next group before the end of the previous one.
 GROUP_SIZE: Final = 2
 # Minimum number of words of a subject. Shorter subjects ("Fix tests") fit many commits.
 MIN_SUBJECT_WORDS: Final = 3
@@ -42,15 +43,15 @@ SENTENCE_WORDS: Final = range(6, 41)
 MAX_SENTENCES: Final = 3
 # Maximum number of files of a commit. A commit with more is a mass edit, whose message describes no single file.
 MAX_FILES: Final = 20
-# A text with fewer distinct words is too short to be found by its words.
+# Minimum number of distinct words of a change or changelog text. A search by words would not find a shorter text.
 MIN_DISTINCT_WORDS: Final = 5
 # Maximum number of commits of a merge. The title of a larger merge does not describe each of its commits.
 MAX_MERGED_COMMITS: Final = 20
-# Maximum number of hunks of a commit whose texts are read. Further hunks would add little.
+# Maximum number of hunks to read of a commit. Further hunks would add little.
 MAX_HUNKS: Final = 3
 # Maximum number of characters to read of the changed lines of a hunk.
 MAX_CHANGE_CHARS: Final = 8_000
-# Maximum number of characters to read of the text that a commit adds to a changelog.
+# Maximum number of characters to read of the lines that a hunk adds to a changelog.
 MAX_CHANGELOG_CHARS: Final = 1_500
 # Minimum number of words of a changelog line. Shorter lines are headings or names.
 MIN_CHANGELOG_WORDS: Final = 6
@@ -62,7 +63,7 @@ _ROUTINE_SUBJECT: Final = re.compile(
     re.IGNORECASE,
 )
 # Number of an issue or pull request, or a URL.
-_ISSUE_NUMBER: Final = re.compile(
+_ISSUE_NUMBER_OR_URL: Final = re.compile(
     r"\(?(?:\b(?:GH-|PR |issue |bug ))?#\d+\)?|\(?https?://\S+|\bGH-\d+", re.IGNORECASE
 )
 # Type and scope of a conventional commit (`fix(parser): `).
@@ -79,7 +80,7 @@ _CONFLICTS: Final = re.compile(r"#|conflicts:", re.IGNORECASE)
 _CHANGELOG_NAME: Final = re.compile(r"chang|news|history|release", re.IGNORECASE)
 # Name of a function or class in the text that git writes after `@@`.
 _HEADER_NAME: Final = re.compile(r"\w+(?=\s*[(:<{]|\s*$)")
-# Markup to remove: backticks, asterisks, roles of reStructuredText (`:meth:`), and all of a Markdown link but its text.
+# Markup to remove: backticks, asterisks, roles of reStructuredText (`:meth:`), brackets and target of a Markdown link.
 _MARKUP: Final = re.compile(r"[`*]{1,2}|:\w+:(?=`)|\[|\]\([^)]*\)")
 
 
@@ -93,7 +94,7 @@ class MessageParts:
 
 
 def is_informative(commit: Commit) -> bool:
-    """Return whether a commit is a single change by a person with a descriptive subject."""
+    """Return whether a commit has one parent, an author who is not a bot, and a descriptive subject."""
     subject = commit.message.partition("\n")[0]
     return (
         len(commit.parents) == 1
@@ -136,7 +137,7 @@ def split_message(message: str) -> MessageParts:
 
 def strip_issue_numbers(text: str) -> str:
     """Return the text in one line, without issue numbers and URLs."""
-    return " ".join(_ISSUE_NUMBER.sub("", text).split())
+    return " ".join(_ISSUE_NUMBER_OR_URL.sub("", text).split())
 
 
 def split_paragraphs(body: str) -> list[str]:
@@ -154,23 +155,25 @@ def split_paragraphs(body: str) -> list[str]:
 
 
 def get_repository_name(path: Path) -> str:
-    """Return the name of a repository: the name of its directory, or of the parent directory of `.git` and `repo`."""
+    """Return the name of the repository's directory; if that is `.git` or `repo`, of the parent directory."""
     return path.parent.name if path.name in ("repo", ".git") else path.name
 
 
 class RepositoryArgumentParser(argparse.ArgumentParser):
     """Argument parser of a command that reads repositories and writes a file for each.
 
-    `directory`: name of the argument for the directory of the files. `max_commits`: default of `--commits`.
+    `directory_name`: name of the output directory in the help text. `max_commits`: default of `--commits`.
     """
 
-    def __init__(self, module: str, description: str | None, directory: str, max_commits: int) -> None:
+    def __init__(self, module: str, description: str | None, directory_name: str, max_commits: int) -> None:
         super().__init__(
             prog=f"python -m {module}",
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        self.add_argument("directory", type=Path, metavar=directory, help="directory of the files to write")
+        self.add_argument(
+            "directory", type=Path, metavar=directory_name, help="directory of the files to write"
+        )
         self.add_argument(
             "repositories",
             nargs="+",
@@ -205,7 +208,10 @@ class RepositoryArgumentParser(argparse.ArgumentParser):
 
 
 def map_repositories(function: Callable[[Task], str], tasks: Sequence[Task], jobs: int) -> Iterator[str]:
-    """Return an iterator of the results of the tasks, in order. `jobs`: worker processes."""
+    """Call a function with each task; return an iterator of the results, in order.
+
+    `tasks`: one per repository. `jobs`: number of worker processes.
+    """
     size = GROUP_SIZE * jobs
     groups = (tasks[start : start + size] for start in range(0, len(tasks), size))
     return map_groups(function, groups, jobs=jobs, prefer="processes")
@@ -213,7 +219,7 @@ def map_repositories(function: Callable[[Task], str], tasks: Sequence[Task], job
 
 @dataclass(frozen=True, slots=True)
 class CommitSample:
-    """Commit with its text hunks. A hunk is the diff of one file in one commit.
+    """Sampled commit with its hunks that add or remove lines. A hunk is the diff of one file in one commit.
 
     `changelog_hunks`: hunks of changelogs. `hunks`: all other hunks.
     """
@@ -223,7 +229,7 @@ class CommitSample:
     hunks: list[Hunk]
 
     def sample_hunks(self, max_count: int) -> list[Hunk]:
-        """Return at most `max_count` random hunks that are not of changelogs; the same ones at every call."""
+        """Return at most `max_count` random elements of `hunks`; the same ones at every call."""
         generator = random.Random(self.commit.sha)  # noqa: S311 - a repeatable draw, nothing secret
         return generator.sample(self.hunks, min(max_count, len(self.hunks)))
 
@@ -239,7 +245,7 @@ def sample_commits(path: Path, seed: int) -> Iterator[CommitSample]:
         try:
             commit = repository.read_commit(sha)
             if is_informative(commit):
-                yield _split_changelogs(
+                yield _create_sample(
                     commit, extract_hunks(repository, sha, _limit_files(rules.is_ignored)).hunks
                 )
         except (UnreadableObject, _TooManyFiles):
@@ -248,7 +254,7 @@ def sample_commits(path: Path, seed: int) -> Iterator[CommitSample]:
 
 @dataclass(frozen=True, slots=True)
 class MergeSample:
-    """Merge with the title of its pull request and the SHAs of the commits it merged."""
+    """Sampled merge: the title of its pull request and the SHAs of the commits it merged."""
 
     title: str
     commits: tuple[str, ...]
@@ -282,7 +288,7 @@ class _TooManyFiles(Exception):
 
 
 def _limit_files(is_ignored: Callable[[str], bool]) -> Callable[[str], bool]:
-    """Wrap an ignore rule: raise _TooManyFiles once more than MAX_FILES paths of a commit are not ignored."""
+    """Return `is_ignored` with a limit: after MAX_FILES paths that are not ignored, it raises _TooManyFiles."""
     count = 0
 
     def is_ignored_or_raise(path: str) -> bool:
@@ -296,7 +302,7 @@ def _limit_files(is_ignored: Callable[[str], bool]) -> Callable[[str], bool]:
     return is_ignored_or_raise
 
 
-def _split_changelogs(commit: Commit, hunks: Sequence[Hunk]) -> CommitSample:
+def _create_sample(commit: Commit, hunks: Sequence[Hunk]) -> CommitSample:
     text_hunks = [hunk for hunk in hunks if hunk.added_text or hunk.removed_text]
     changelog_hunks = [hunk for hunk in text_hunks if _is_changelog(hunk.file_path)]
     other_hunks = [hunk for hunk in text_hunks if not _is_changelog(hunk.file_path)]
@@ -310,7 +316,7 @@ def _is_changelog(path: str) -> bool:
     )
 
 
-def build_change_text(hunk: Hunk, lines: str, message: str = "") -> str:
+def build_text_with_lines(hunk: Hunk, lines: str, message: str = "") -> str:
     """Return the semantic text of a hunk. `lines`: changed lines to include. `message`: commit message to include.
 
     Symbols come from the text that git writes after `@@`, without parsing the file.
@@ -331,8 +337,8 @@ def build_change_text(hunk: Hunk, lines: str, message: str = "") -> str:
 class CommitText:
     """Texts of a commit: parts of the message, the whole message in one line, a changelog line, and its changes.
 
-    `changelog_line`: empty for a commit that adds none. `changes`: for each sampled hunk, the text that the encoder
-    embeds, without the commit message.
+    `changelog_line`: empty for a commit that adds none. `changes`: semantic text of each sampled hunk that has enough
+    words, without the commit message.
     """
 
     sha: str
@@ -370,7 +376,7 @@ def _extract_commit_text(sample: CommitSample) -> CommitText | None:
 def build_hunk_text(hunk: Hunk, message: str = "") -> str:
     """Return the semantic text of a hunk with at most MAX_CHANGE_CHARS of its changed lines."""
     lines = hunk.added_text[:MAX_CHANGE_CHARS] or hunk.removed_text[:MAX_CHANGE_CHARS]
-    return build_change_text(hunk, lines, message)
+    return build_text_with_lines(hunk, lines, message)
 
 
 def _iter_changelog_lines(hunks: list[Hunk]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from pipeline.training.commit_sampling import (
     MIN_DISTINCT_WORDS,
     CommitSample,
     RepositoryArgumentParser,
-    build_change_text,
+    build_text_with_lines,
     map_repositories,
     sample_commits,
     split_message,
@@ -126,7 +126,7 @@ def _iter_hunk_bags(number: int, hunks: Iterable[Hunk]) -> Iterator[WordBag]:
     """Yield a CHANGE bag per hunk with enough words, followed by its COMMENT bag, if any."""
     for hunk in hunks:
         comment_text, other_text = _split_comments(hunk.added_text or hunk.removed_text)
-        change = frozenset(count_terms(build_change_text(hunk, other_text)))
+        change = frozenset(count_terms(build_text_with_lines(hunk, other_text)))
         if len(change) < MIN_DISTINCT_WORDS:
             continue
         yield WordBag(number, BagKind.CHANGE, change)

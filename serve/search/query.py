@@ -1,7 +1,7 @@
 """Parsing of a search request into a `Query`.
 
 - `parse_query`: conversion of a request to query text, filters and retrieval profile.
-- `classify_intent`: choice of the intent (bug fix, API usage, ...) by cue words. The intent sets the retrieval profile.
+- `classify_intent`: choice of the intent (bug fix, API usage, ...) by cue words. Each intent has a retrieval profile.
 - `find_modifier`: check whether a question asks for the commit that introduced or removed something.
 - `normalize_path_filter`: conversion of a path filter, as typed or completed by a shell, to a gitignore pattern.
 
@@ -51,13 +51,13 @@ class Query:
 
     - `text`: text for the encoder and the cross-encoder. `terms`: its stemmed words, for the full-text lanes.
     - `symbols`: names that the query quotes. `roles`: file roles that the query asks for besides source code.
-    - `retrieval_profile`: parameters of the search. `query_profile`: description of the intent for the user.
+    - `retrieval_profile`: parameters of the search. `query_profile`: the intent, explained to the user.
     - `k`: number of commits to return.
-    - `now`: time from which ages count.
-    - `is_question`: True if the query has function words: a question or sentence, not a list of words.
+    - `now`: current time, to compute the ages of commits.
+    - `is_question`: True if the query has function words, so it is a question or sentence, not a list of words.
     - `modifier`: kind of commit that the query asks for; None unless it asks for an origin or a removal.
-    - `referring_commits`: commits that belong to the issues and pull requests that the query names. Their hits come
-      first.
+    - `referring_commits`: commits whose message names an issue or pull request of the query, and commits that such a
+      pull request merged. Their hits come first.
     """
 
     text: str
@@ -133,7 +133,7 @@ def parse_filters(request: FindRequest, now: datetime, context: RepositoryContex
             raise BadRequest(f"The {name} filter is empty.", hint="Omit it or give it a value.")
     since = parse_date(request.since, now) if request.since is not None else None
     until = parse_date(request.until, now) if request.until is not None else None
-    # A start in the future is allowed, because the clock of a commit's author may be wrong.
+    # Without an end, a start after `now` is allowed, because the clock of a commit's author may be wrong.
     if since and (since >= until if until else since == now):
         end = f"{request.until!r:.200}" if until else "now"
         raise BadRequest(
@@ -203,7 +203,7 @@ def _describe_profile(
 
 
 class Intent(Enum):
-    """Kind of question, with its name in an answer."""
+    """Kind of question. Answers contain the values."""
 
     BUG_FIX = "BugFixPrecedent"
     CONFIGURATION = "Configuration"
@@ -213,19 +213,20 @@ class Intent(Enum):
 
 
 class Modifier(Enum):
-    """Kind of commit that a question of any intent asks for, as a phrase for the user."""
+    """Kind of commit that a question asks for, whatever its intent. The values are phrases for the user."""
 
-    ORIGIN = "asks for an origin: subjects that add something are preferred, and recent commits are not"
+    ORIGIN = "asks for an origin: commits whose subject mentions an addition are preferred, and recent commits are not"
     REMOVAL = "asks for a removal: commits that remove lines, or whose subject says so, are preferred"
 
 
 # Number of hunks to rerank. More hunks hardly improve answers: see "How the reranker was trained" in serve/README.md.
 DEFAULT_CANDIDATES: Final = 50
-# Largest share by which recency raises the score of a commit. Not tuned.
+# Recency raises the score of a commit by at most this share of the score. Not tuned.
 RECENCY_WEIGHT: Final = 0.05
-# Number of hunks to rerank for API usage. It is larger, because calls of a function differ more than changes of it.
+# Number of hunks to rerank for API usage. It is larger than the default, because the calls of a function differ more
+# from each other than the changes of the function itself.
 API_CANDIDATES: Final = 100
-# Factor of RECENCY_WEIGHT for bug fixes, because old fixes are often in code that no longer exists. Not tuned.
+# For bug fixes, RECENCY_WEIGHT is multiplied by this: old fixes are often in code that no longer exists. Not tuned.
 BUG_FIX_RECENCY_FACTOR: Final = 1.5
 
 
@@ -234,8 +235,7 @@ class RetrievalProfile:
     """Parameters of a search that depend on the kind of question.
 
     `uses_symbol_lane` is False if the lane of symbol names is off. `candidate_count` is the number of hunks to rerank.
-    `recency_weight` is the largest share by which recency raises the score of a commit. `description` is a phrase for
-    the user.
+    Recency raises the score of a commit by at most the share `recency_weight`. `description` is a phrase for the user.
     """
 
     uses_symbol_lane: bool = True
@@ -307,17 +307,17 @@ _INSTRUCTION: Final = re.compile(r"\bhow (?:do|does|to|can|could|should)\b")
 _INFINITIVES: Final = _compile_cues(
     "remove, drop, delete, stop, lose, get rid, go away, introduce, start to, begin, learn, come from"
 )
-# "First" is a cue only at the start of a text and after these words, because "why does the first request fail?" and
-# "which is the first line" do not ask for an origin.
-_FIRST_TIME: Final = re.compile(
+# Matches a text in which "first" is a cue: at the start, or after the listed words. "Why does the first request fail?"
+# and "which is the first line" do not ask for an origin.
+_FIRST_IS_CUE: Final = re.compile(
     r"\W*first\b|.*\b(?:when\b.*|since\b.*|who\b.*|which\b.*(?<!the )|at )\bfirst\b", re.DOTALL
 )
-# Matches a question. Outside of questions, cues of a modifier count only at the start of a text ("first selector that
-# compares texts"), because elsewhere they belong to the description of a change ("the test no longer fails").
+# Matches a question. In another text, the cues of a modifier count only if one is at the start ("first selector that
+# compares texts"). Other cues describe the change ("the test no longer fails").
 _QUESTION: Final = re.compile(r"\W*(?:since|when|how|why|which|what|where|who)\b|.*\?\s*\Z", re.DOTALL)
 
 
-# Cues that a question asks for files other than source code. "Testing" is no cue, because code can be "for testing".
+# Cues of questions about files other than source code. "Testing" is no cue, because code can be "for testing".
 ROLE_CUES: Final[dict[FileRole, re.Pattern[str]]] = {
     "tests": _compile_cues(
         "test, tests, tested, unit testing, unittest*, pytest, fixture*, coverage, spec, specs, benchmark*"
@@ -359,14 +359,14 @@ def classify_intent(text: str) -> IntentClassification:
 def find_modifier(text: str) -> Modifier | None:
     """Return the modifier with the most cues in the text; None if the text has no cues of a modifier."""
     cue_text = text.strip().lower()
-    is_question = _QUESTION.match(cue_text) is not None
-    if not _FIRST_TIME.match(cue_text):
+    allows_cues_anywhere = _QUESTION.match(cue_text) is not None
+    if not _FIRST_IS_CUE.match(cue_text):
         cue_text = re.sub(r"\bfirst\b", "", cue_text)
     if instruction := _INSTRUCTION.search(cue_text):
         end = instruction.end()
         cue_text = cue_text[:end] + _INFINITIVES.sub("", cue_text[end:])
     counts = {
-        modifier: len(_find_cues(pattern, cue_text)) if is_question or pattern.match(cue_text) else 0
+        modifier: len(_find_cues(pattern, cue_text)) if allows_cues_anywhere or pattern.match(cue_text) else 0
         for modifier, pattern in MODIFIER_CUES.items()
     }
     modifier = max(counts, key=lambda modifier: counts[modifier])
@@ -417,7 +417,7 @@ def normalize_path_filter(pattern: str, work_tree: Path | None, has_path: Callab
 
 
 def _resolve_absolute(pattern: str, work_tree: Path, has_path: Callable[[str], bool]) -> str:
-    """Return the gitignore pattern for a filter that begins with a slash: an absolute path, or a pattern already."""
+    """Return the gitignore pattern for an absolute path; return a filter that is already such a pattern unchanged."""
     path, path_in_tree = Path(pattern), work_tree / pattern.lstrip("/")
     if not os.path.lexists(path) and os.path.lexists(path_in_tree):
         return pattern

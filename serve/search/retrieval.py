@@ -2,7 +2,7 @@
 
 A hunk is the diff of one file in one commit. A lane is one retriever's ranking of hunks, the best first. The topic
 words of a query are its words without function words and verbs of change (`extract_topic_words`). The referring commits
-of a query belong to the issues and pull requests that the query names.
+of a query name one of its issues or pull requests in their message, or were merged by one of its pull requests.
 
 - `run_retrievers` computes three lanes: by vectors, by hunk text and by symbol names.
 - `fuse_rankings` merges the lanes into one list of candidates.
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 # Maximum number of commits that become candidates because their subject has every topic word of the query.
 MAX_SUBJECT_MATCHES: Final = 10
-# To find these commits, the subjects of at most this many hunks with every topic word are read. This takes up to 3 ms.
+# Maximum number of hunks with every topic word. The subjects of their commits are read, which takes up to 3 ms.
 MAX_COMPLETE_MATCHES: Final = 500
 # Value from the original paper: Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion", SIGIR 2009.
 RRF_CONSTANT: Final = 60
@@ -59,13 +59,13 @@ class RetrieverResults:
     """The three lanes of a search, and the data they were computed from.
 
     - `vector_lane`, `hunk_text_lane`, `symbol_lane`: hunks ranked by vectors, by hunk text and by symbol names.
-    - `query_vector`: the encoded query. `whitened_query`: the encoded query, whitened for the texts of the index.
+    - `query_vector`: the encoded query. `whitened_query`: the same for comparison with whitened vectors of the index.
     - `term_lookup`: the query's terms that the index has, with their postings and BM25 scores.
-    - `filter_mask`: marks the hunks that pass the query's filters, and the hunks whose path the query names.
-    - `messages`: messages of the commits of these hunks, perhaps also of other commits.
+    - `filter_mask`: one mask of the hunks that pass the query's filters, one of the hunks whose path the query names.
+    - `messages`: messages of the commits of all hunks that were found, perhaps also of other commits.
     - `details`: loads the details of hunks.
-    - `quoted_symbol_parts`: for each hunk of the snapshot, how well a symbol that the hunk touches matches a symbol
-      that the query quotes: 0 (not), 1 (by name) or 2 (by name and parent).
+    - `quoted_symbol_parts`: for each hunk of the snapshot, how many parts of a symbol that the query quotes match a
+      symbol that the hunk touches: 0, 1 (the name) or 2 (also the parent).
     - `referring_hunks`: hunks of the referring commits.
     - `subject_matches`: see `_select_subject_matches`.
     """
@@ -279,7 +279,7 @@ class Candidate:
 def select_candidates(results: RetrieverResults, query: Query) -> tuple[Candidate, ...]:
     """Fuse the lanes. Append the subject matches whose commits the fused lanes lack.
 
-    Hunks of referring commits come first: those among these candidates, then the rest of `results.referring_hunks`.
+    Hunks of referring commits come first: first those that are candidates, then the rest of `results.referring_hunks`.
     """
     fused_candidates = fuse_rankings(results.lanes, query.retrieval_profile.candidate_count)
     commits = {candidate.commit_sha for candidate in fused_candidates}
@@ -304,7 +304,7 @@ def fuse_rankings(rankings: Sequence[Sequence[RankedHunk]], limit: int) -> tuple
     Hunks with equal scores are sorted by their best rank in any ranking, then by commit date (newest first), sha and
     path. The order of the rankings has no effect.
     """
-    denominator, *numerators = _compute_reciprocal_ranks(max(map(len, rankings), default=0))
+    denominator, *numerators = _compute_rank_fractions(max(map(len, rankings), default=0))
     scores: dict[int, int] = defaultdict(int)
     best_ranks: dict[int, int] = {}
     hunks: dict[int, RankedHunk] = {}
@@ -329,12 +329,12 @@ def _to_candidate(hunk: RankedHunk, score: float) -> Candidate:
 
 
 @lru_cache
-def _compute_reciprocal_ranks(count: int) -> tuple[int, ...]:
-    """Return a common denominator of 1 / (RRF_CONSTANT + rank) for the ranks 1 to `count`, then each rank's numerator.
+def _compute_rank_fractions(count: int) -> tuple[int, ...]:
+    """Return 1 / (RRF_CONSTANT + rank) for the ranks 1 to `count`: a common denominator, then the numerators.
 
     With a common denominator, scores are sums of integers, which are exact. The sum of floats depends on the order of
     the lanes, so scores that should be equal could differ.
     """
-    ranks = range(RRF_CONSTANT + 1, RRF_CONSTANT + count + 1)
-    denominator = lcm(*ranks)
-    return denominator, *(denominator // rank for rank in ranks)
+    divisors = range(RRF_CONSTANT + 1, RRF_CONSTANT + count + 1)
+    denominator = lcm(*divisors)
+    return denominator, *(denominator // divisor for divisor in divisors)

@@ -1,8 +1,9 @@
-"""Command `lineage update`: installation of the newest version from the recorded source, with pip, pipx or uv.
+"""Command `lineage update`: installation of the newest version with pip, pipx or uv.
 
-With pip, a new environment is created next to the one in use, and activated after its program has run once (see
-`receipt`). pipx and uv change their environment in place, so it is backed up first and restored on failure. A killed
-process restores nothing, so a message before the change names the command that restores the environment.
+The install receipt names the installer and the source of new versions (see `receipt`). With pip, a new environment is
+created next to the one in use. It is activated only after `lineage --version` has run in it. pipx and uv change their
+environment in place, so it is backed up first and restored on failure. A killed process restores nothing, so a message
+before the change names the command that restores the environment.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from stores.locks import Deadline
 LOCK_FILE: Final = ".lineage-update.lock"
 BACKUP_SUFFIX: Final = ".before-update"
 BROKEN_SUFFIX: Final = ".broken-update"
-# Size above which a backup links files instead of copying them. Installers rewrite some small files in place, but
-# replace larger ones.
+# A backup copies files up to this size, because installers may rewrite them in place. It only links larger files,
+# which installers replace.
 MAX_COPIED_BYTES: Final = 1 << 20
 # Exit codes of `--check`: a newer version is available, or none is. A successful update has the code UP_TO_DATE, too.
 UPDATE_AVAILABLE: Final = 2
@@ -104,7 +105,7 @@ def update(options: UpdateOptions, report: Callable[[str], None]) -> UpdateResul
 
 def _format_no_update(install_receipt: Receipt, current_version: Version, offer: Offer) -> str:
     if offer.version == current_version:
-        hint = " Only versions are compared: `lineage update --force` installs later changes without a new version."
+        hint = " Only versions are compared. `lineage update --force` installs changes that have the same version."
         return f"lineage {current_version} is up to date with {install_receipt.source}.{'' if offer.is_fixed else hint}"
     return (
         f"lineage {current_version} is newer than {offer.version} in {install_receipt.source}. "
@@ -142,15 +143,16 @@ def _create_already_running_error(_seconds: float) -> LineageError:
 def install(
     install_receipt: Receipt, offer: Offer, commands_dir: Path, report_restore_command: Callable[[str], None]
 ) -> None:
-    """Install the offer with the installer of the receipt, and its commands into `commands_dir`.
+    """Install the offer with the installer of the receipt. Link the installed commands into `commands_dir`.
 
     For pipx and uv, `report_restore_command` is called first with a shell command that restores the old version.
     """
-    environment = Path(install_receipt.environment)
     if install_receipt.installer == "pip":
-        _install_with_pip(environment, offer)
-        link_commands(environment / receipt.CURRENT, commands_dir)
+        prefix = Path(install_receipt.environment)
+        _install_with_pip(prefix, offer)
+        link_commands(prefix / receipt.CURRENT, commands_dir)
         return
+    environment = Path(install_receipt.environment)
     with restore_on_failure(environment, commands_dir, report_restore_command):
         if install_receipt.installer == "pipx":
             _install_with_pipx(environment, offer, commands_dir)
@@ -165,8 +167,8 @@ def restore_on_failure(
 ) -> Iterator[None]:
     """Restore the environment, and the links to its commands, if the `with` statement fails or is interrupted.
 
-    uv deletes the links before it installs. `report_restore_command` is called first with a shell command that restores
-    both after a kill.
+    The links are restored because uv deletes them before it installs. `report_restore_command` is called first with a
+    shell command that restores environment and links if this process is killed.
     """
     backup = environment.with_name(environment.name + BACKUP_SUFFIX)
     shutil.rmtree(backup, ignore_errors=True)  # a killed update leaves a backup
@@ -201,7 +203,7 @@ def _link_or_copy(source: str, target: str) -> str:
 
 
 def _install_with_pip(prefix: Path, offer: Offer) -> None:
-    """Create a new environment next to the one in use, and activate it after its program has run."""
+    """Create a new environment under `prefix`, and activate it after `lineage --version` has run in it."""
     environment = receipt.create_environment_path(prefix, str(offer.version))
     pip = (environment / "bin" / "python", "-m", "pip")
     options = ("--quiet", "--disable-pip-version-check", *offer.options)
@@ -224,7 +226,7 @@ def _install_with_pip(prefix: Path, offer: Offer) -> None:
 def _format_pip_requirement(requirement: str) -> str:
     """Rewrite a git requirement for the pip of Python 3.11, which rejects `NAME @ git+file:///...`.
 
-    For the same reason, the caller passes the extra `pinned` as a separate requirement.
+    Since it also rejects `NAME[pinned] @ git+file:///...`, the caller passes `sources.PINNED` as a second requirement.
     """
     name, separator, address = requirement.partition(" @ git+")
     return f"git+{address}#egg={name}" if separator and name == config.DISTRIBUTION else requirement
@@ -259,7 +261,7 @@ def _install_with_uv(environment: Path, offer: Offer, commands_dir: Path) -> Non
 
 
 def _check_installed_version(environment: Path, offer: Offer) -> None:
-    """Raise ProgramFailed unless the installed program runs and has the offered version."""
+    """Raise ProgramFailed if the installed program does not run, or if it has not the offered version."""
     output = run_program(environment / "bin" / "lineage", "--version").strip()
     if output != f"lineage {offer.version}":
         raise ProgramFailed(f"The installed program prints `{output}`, not `lineage {offer.version}`.")

@@ -61,11 +61,11 @@ MAX_CONNECTIONS: Final = 800
 OPEN_FILE_LIMIT: Final = 2_048
 # Longest time that the viewer waits for slow tasks and event streams after a signal.
 SHUTDOWN_SECONDS: Final = 5.0
-# Longest time that it waits for connections to close after that.
+# Longest time that the viewer waits for connections to close after that.
 CLOSE_SECONDS: Final = 1.0
 # Interval of checks for the end of slow tasks and event streams.
 SHUTDOWN_CHECK_SECONDS: Final = 0.02
-# Interval of checks that the address of this or another viewer is published.
+# Interval of checks that this viewer's address is published, unless another viewer of the directory runs.
 PUBLISH_CHECK_SECONDS: Final = 0.5
 SYNC_HINT: Final = (
     'Send {"mindmapId": "...", "workspacePath": "..."}. Omit workspacePath if the map has a workspace.'
@@ -97,7 +97,7 @@ def bind_port(port: int) -> BoundSocket:
     last_port = min(port + PORT_ATTEMPTS - 1, LAST_PORT) if port else 0
     for tried_port in range(port, last_port + 1):
         try:
-            listener = socket.create_server((HOST, tried_port), backlog=BACKLOG)
+            server_socket = socket.create_server((HOST, tried_port), backlog=BACKLOG)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise PortUnavailable(
@@ -105,8 +105,8 @@ def bind_port(port: int) -> BoundSocket:
                     hint="Choose another port with --port.",
                 ) from error
         else:
-            listener.setblocking(False)
-            return BoundSocket(listener, listener.getsockname()[1])
+            server_socket.setblocking(False)
+            return BoundSocket(server_socket, server_socket.getsockname()[1])
     raise PortUnavailable(
         f"Ports {port} to {last_port} are all in use.", hint="Choose another port with --port."
     )
@@ -123,18 +123,18 @@ class _LimitedServer(HTTPServer):
 
 
 def run_viewer(
-    directory: Path, listener: BoundSocket, backend: Backend, on_ready: Callable[[], None]
+    directory: Path, bound_socket: BoundSocket, backend: Backend, on_ready: Callable[[], None]
 ) -> None:
     """Serve the maps of a directory until SIGINT or SIGTERM. `on_ready` is called when the page can be opened."""
     create_directory(directory)
     raise_file_limit()
     # Tornado logs malformed requests at level INFO, which is hidden here.
     logging.getLogger("tornado.general").setLevel(logging.WARNING)
-    has_finished = asyncio.run(_run_until_shutdown(directory, listener, backend, on_ready))
+    has_finished = asyncio.run(_run_until_shutdown(directory, bound_socket, backend, on_ready))
     if not has_finished:
         # A normal exit would wait until the threads end, however long git takes.
         git_cli.kill_running()
-        logger.warning("event=ended running tasks were abandoned")
+        logger.warning("event=ended Some tasks were still running and were abandoned.")
         sys.stderr.flush()
         sys.stdout.flush()
         os._exit(0)
@@ -161,14 +161,14 @@ def raise_file_limit() -> None:
 
 
 async def _run_until_shutdown(
-    directory: Path, listener: BoundSocket, backend: Backend, on_ready: Callable[[], None]
+    directory: Path, bound_socket: BoundSocket, backend: Backend, on_ready: Callable[[], None]
 ) -> bool:
     """Run the server. Return True if all slow tasks had finished at shutdown."""
-    with discovery.publish_address(directory, listener.port) as address_file:
-        viewer = ViewerState(directory, listener.port, backend)
+    with discovery.publish_address(directory, bound_socket.port) as address_file:
+        viewer = ViewerState(directory, bound_socket.port, backend)
         server_common.set_event_on_signals(viewer.shutdown)
         await viewer.watcher.start()
-        server = start_server(viewer, listener)
+        server = start_server(viewer, bound_socket)
         try:
             on_ready()
             while not viewer.shutdown.is_set():
@@ -179,7 +179,7 @@ async def _run_until_shutdown(
     return has_finished
 
 
-def start_server(viewer: ViewerState, listener: BoundSocket) -> HTTPServer:
+def start_server(viewer: ViewerState, bound_socket: BoundSocket) -> HTTPServer:
     """Start the HTTP server on a listening socket."""
     application = Application(
         build_routes(viewer),
@@ -194,14 +194,17 @@ def start_server(viewer: ViewerState, listener: BoundSocket) -> HTTPServer:
         idle_connection_timeout=HEADER_TIMEOUT_SECONDS,
         body_timeout=BODY_TIMEOUT_SECONDS,
     )
-    server.add_socket(listener.socket)
+    server.add_socket(bound_socket.socket)
     return server
 
 
 async def stop_server(viewer: ViewerState, server: HTTPServer) -> bool:
-    """Finish running requests, close the event streams and stop. Return True if all slow tasks have finished."""
+    """Wait at most SHUTDOWN_SECONDS for slow tasks and event streams, then close all connections.
+
+    Return True if all slow tasks have finished.
+    """
     server.stop()
-    viewer.changes.close()
+    viewer.changes.close()  # ends the event streams
     await viewer.watcher.stop()
     deadline = time.monotonic() + SHUTDOWN_SECONDS
     while (viewer.threads.slow_task_count or viewer.listener_count) and time.monotonic() < deadline:
@@ -296,7 +299,7 @@ class StatusHandler(SameOriginHandler):
     """Handler of the status of the viewer."""
 
     async def get(self) -> None:
-        """Send version, data directory and its default, watch mode, number of listeners, and unreadable files."""
+        """Send version, data directory and its default, watch mode, number of event streams, unreadable files."""
         self.raise_if_rejected()
         viewer = self.viewer
         _, problems = await viewer.threads.run_quick(viewer.documents.list_maps, time.monotonic())
@@ -371,10 +374,10 @@ class CommentRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
 
 
 class GitSyncHandler(JsonPostHandler):
-    """Handler of a git sync, which attaches the workspace's files that differ from HEAD to a map."""
+    """Handler of a git sync: files of the workspace that differ from HEAD are attached to a map."""
 
     async def post(self) -> None:
-        """Sync the map and send the number of attached files with the map."""
+        """Sync the map. Send the map and the number of attached files."""
         self.raise_if_rejected()
         request = _parse_body(bytes(self.body), SyncRequest, SYNC_HINT)
         mindmap_id = check_id(request.mindmap_id)

@@ -3,7 +3,7 @@
 A map has changed if the signature of its file has changed. File-system events are fast but unreliable: the system may
 allow no more watches, and there are no events for writes of other machines on a shared disk or for changes in a
 directory that was deleted and created again. So the directory is also scanned: every SCAN_SECONDS, or every
-POLL_SECONDS if there are no events.
+POLL_SECONDS if the system cannot provide events.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from mindmap.observer import FILE_EVENTS
 from serve.server_common import read_file_identity
 from stores.mindmap_files import format_file_name, parse_file_name
 
-# A change is reported if no write follows within QUIET_SECONDS, or MAX_DELAY_SECONDS after the first write.
+# A change is reported QUIET_SECONDS after the last write, but at most MAX_DELAY_SECONDS after the first one.
 QUIET_SECONDS: Final = 0.1
 MAX_DELAY_SECONDS: Final = 0.5
+# Interval of scans while the system provides events.
 SCAN_SECONDS: Final = 2.0
-# A scan of a directory with a thousand maps takes 3 ms.
+# Interval of scans without events. A scan of a directory with a thousand maps takes 3 ms.
 POLL_SECONDS: Final = 0.25
 # Time until the next attempt to watch the directory, after a failure.
 RETRY_SECONDS: Final = 60.0
@@ -47,9 +48,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FileSignature:
-    """Stat fields of a map's file, which differ after every write or replacement.
+    """Stat fields of a map's file, to detect that it was written or replaced.
 
-    `is_settled` is False if the last write was less than MTIME_RESOLUTION_NS ago. Then another write may leave all
+    `is_settled` is False if the last write was less than MTIME_RESOLUTION_NS ago. Then the next write may leave all
     fields unchanged.
     """
 
@@ -112,7 +113,7 @@ class _PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class Debouncer:
-    """Caller of `callback` with a name, once for several triggers of the name that follow each other quickly.
+    """Delayed calls of `callback(name)`: one call for several triggers of a name in quick succession.
 
     The call comes QUIET_SECONDS after the last trigger, but at most MAX_DELAY_SECONDS after the first.
     """
@@ -196,18 +197,20 @@ class DirectoryWatcher:
             self._create_task(self._report_if_changed(mindmap_id))
 
     async def _report_if_changed(self, mindmap_id: str) -> None:
-        """Report a map if its signature differs from the last one. A scan and an event may find the same change."""
+        """Report a map if its signature has changed since the last report. A scan and an event may find one change."""
         signature = await asyncio.to_thread(read_signature, self._directory, mindmap_id)
         if self._is_unchanged(mindmap_id, signature):
             return
         if signature is None:
             del self._signatures[mindmap_id]
         else:
-            # The next write may leave an unsettled signature unchanged, so None is stored, which differs from all.
+            # The next write may leave an unsettled signature unchanged. If None is stored instead, the next scan
+            # reports the map again.
             self._signatures[mindmap_id] = signature if signature.is_settled else None
         self._on_change(mindmap_id)
 
     def _is_unchanged(self, mindmap_id: str, signature: FileSignature | None) -> bool:
+        """Return whether the map was last reported with this signature. The signature of a missing file is None."""
         if signature is None:
             return mindmap_id not in self._signatures
         return self._signatures.get(mindmap_id) == signature
@@ -240,15 +243,15 @@ class DirectoryWatcher:
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "event=polling No file events for %s, which is scanned every %g s instead: %s.",
+                "event=polling No file events for %s: %s. It is scanned every %g s instead.",
                 self._directory,
-                POLL_SECONDS,
                 error.strerror or error,
+                POLL_SECONDS,
             )
 
 
 class _DirectoryObserver(FileSystemEventHandler):
-    """Observer of one directory. `identity`: its device and inode; another directory at the path has others."""
+    """Observer of one directory. `identity`: its device and inode, to notice a new directory at the same path."""
 
     def __init__(
         self,
@@ -274,7 +277,7 @@ class _DirectoryObserver(FileSystemEventHandler):
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Collect the event's file names, to be delivered on the event loop. watchdog calls this on its thread."""
         paths = (event.src_path, event.dest_path)
-        names = {os.path.basename(os.fsdecode(path)) for path in paths if path}  # noqa: PTH119 - no Path for every event
+        names = {os.path.basename(os.fsdecode(path)) for path in paths if path}  # noqa: PTH119 - faster than a Path
         with self._lock:
             is_first = not self._names
             self._names |= names

@@ -82,7 +82,7 @@ def test_logged_path_that_leaves_the_workspace(workspace: Path, path: str, store
     result = log_touch(document, ROOT, touch, NOON)
     expected = stored.format(parent=workspace.parent)
     assert [touch.path for touch in result.document.nodes[ROOT].files] == [expected]
-    assert result.warning == f"Outside the workspace, logged by absolute path: {expected}."
+    assert result.warning == f"Outside the workspace, stored with absolute paths: {expected}."
     assert result.document.activity_log[0].message == f"Read {expected}"
     note = add_note(document, "Checked", NOON, file=touch.path)
     assert (note.document.activity_log[0].file, note.warning) == (expected, result.warning)

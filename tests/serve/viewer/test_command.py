@@ -166,7 +166,7 @@ def test_stop_during_slow_task(tmp_path: Path) -> None:
             process.terminate()
             _, err = process.communicate(timeout=server.SHUTDOWN_SECONDS + 10)
         assert process.returncode == 0
-        assert err == "level=warning event=ended running tasks were abandoned\n"
+        assert err == "level=warning event=ended Some tasks were still running and were abandoned.\n"
     assert wait_for_end(int((tmp_path / "started").read_text()))
     assert not (maps.path / discovery.ADDRESS_FILE).exists()
 

@@ -158,7 +158,7 @@ def test_file_outside_the_workspace_has_a_hint(mindmap_server: MindmapServer, re
     mindmap_id = call_tool(mindmap_server, "create_mindmap", title="Work", workspacePath=str(repo.path))[
         "mindmapId"
     ]
-    hint = f"Outside the workspace, logged by absolute path: {repo.path.parent}/x."
+    hint = f"Outside the workspace, stored with absolute paths: {repo.path.parent}/x."
     touch = call_tool(mindmap_server, "log_file_touch", mindmapId=mindmap_id, path="../x")
     assert (touch["message"], touch["hint"]) == (f"Modify {repo.path.parent}/x", hint)
     note = call_tool(mindmap_server, "note_activity", mindmapId=mindmap_id, message="Read it", file="../x")
