@@ -64,8 +64,8 @@ _DAMAGE_ERRORS: Final = (
     duckdb.InternalException,
     duckdb.SerializationException,
 )
-# Part of DuckDB's message about a block whose checksum does not match.
-_CORRUPTION: Final = "Corrupt database file"
+# Parts of DuckDB's messages about a wrong checksum of a block, a file that was cut off, and a block in a wrong place.
+_DAMAGE_PHRASES: Final = ("Corrupt database file", "Could not read enough bytes", "ZSTD Decompression failed")
 REBUILD_HINT: Final = "Run `lineage index --rebuild --yes` to rebuild it."
 # DuckDB's errors for a failed write.
 _WRITE_ERRORS: Final = (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException)
@@ -237,18 +237,13 @@ def translate_errors(location: IndexLocation, *, record_damage: bool = True) -> 
     """
     try:
         yield
-    except (*_WRITE_ERRORS, *_DAMAGE_ERRORS) as error:
+    except (duckdb.Error, OSError) as error:
+        # pyarrow raises DuckDB's errors as OSError, without the number of a system error.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         translated = _translate_error(location.database, error)
         if translated is None:
             raise
-        if record_damage:
-            _record_damage(location, translated)
-        raise translated from error
-    except OSError as error:
-        # pyarrow raises DuckDB's errors as OSError, without the number of a system error.
-        if error.errno is not None or _CORRUPTION not in str(error):
-            raise
-        translated = _build_damaged_index_error(location.database, error)
         if record_damage:
             _record_damage(location, translated)
         raise translated from error
@@ -256,7 +251,7 @@ def translate_errors(location: IndexLocation, *, record_damage: bool = True) -> 
 
 def _record_damage(location: IndexLocation, error: LineageError) -> None:
     """Write the damage file if the error reports corruption. If that fails, a later command detects it again."""
-    if _CORRUPTION in error.message:
+    if describes_damage(error.message):
         record = {"stamp": _get_file_stamp(location.database), "message": error.message, "hint": error.hint}
         with suppress(OSError):
             location.damage.touch(mode=0o600)
@@ -386,13 +381,20 @@ def _build_attach_error(file: Path, error: duckdb.Error, *, is_new: bool) -> Lin
     return translated
 
 
-def _translate_error(file: Path, error: duckdb.Error) -> LineageError | None:
-    """Return the error to show for this DuckDB error, or None if it is a bug."""
-    if memory_error := errors.from_memory_error(error):
+def _translate_error(file: Path, error: duckdb.Error | OSError) -> LineageError | None:
+    """Return the error to show for this error of DuckDB, or None if it is a bug."""
+    if isinstance(error, duckdb.Error) and (memory_error := errors.from_memory_error(error)):
         return memory_error
     if isinstance(error, _WRITE_ERRORS) and (storage_error := errors.from_duckdb_error(str(error), file)):
         return storage_error
-    return _build_damaged_index_error(file, error) if isinstance(error, _DAMAGE_ERRORS) else None
+    if isinstance(error, _DAMAGE_ERRORS) or describes_damage(str(error)):
+        return _build_damaged_index_error(file, error)
+    return None
+
+
+def describes_damage(text: str) -> bool:
+    """Return whether the text of an error of DuckDB reports a corrupt file."""
+    return any(phrase in text for phrase in _DAMAGE_PHRASES)
 
 
 def reports_damage(file: Path, error: duckdb.Error) -> bool:
@@ -401,7 +403,8 @@ def reports_damage(file: Path, error: duckdb.Error) -> bool:
 
 
 def _build_damaged_index_error(file: Path, error: Exception) -> DamagedIndex:
-    reason = str(error).splitlines()[0]
+    lines = str(error).splitlines()
+    reason = next(filter(describes_damage, lines), lines[0])
     return DamagedIndex(
         f"The index {file} cannot be read: {reason}",
         hint=REBUILD_HINT,

@@ -16,12 +16,15 @@ from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import duckdb
 
 from stores.errors import LineageError, OutOfMemory, from_memory_error
 from stores.index_location import IndexLocation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Memory limit of an engine. A batch needs a few megabytes, a query the columns that it reads. Data over the limit is
 # written to the spill directory.
@@ -221,6 +224,21 @@ def _find_extension_file(name: str) -> Path:
     """Return the extension's file; raise StopIteration or PackageNotFoundError if there is none."""
     files = metadata.distribution(f"duckdb-extension-{name}").files or ()
     return next(Path(str(file.locate())) for file in files if file.suffix == ".duckdb_extension")
+
+
+def read_batches(
+    connection: duckdb.DuckDBPyConnection, sql: str, batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a statement in batches of about `batch_rows`, without holding all of them in memory."""
+    try:
+        yield from connection.execute(sql).to_arrow_reader(batch_rows)
+    except OSError as error:
+        if error.errno is None:
+            # pyarrow raises DuckDB's errors as OSError, some without the cause. Reading again raises the cause itself.
+            rows = connection.execute(sql)
+            while rows.fetchmany(batch_rows):
+                pass
+        raise
 
 
 _umask_mutex: Final = threading.Lock()

@@ -12,7 +12,7 @@ from typing import Any, Final
 import duckdb
 import re2
 
-from stores.database import format_literals
+from stores.database import describes_damage, format_literals
 from stores.errors import LineageError
 from stores.filters import CommitRange
 from stores.history import OLD_PATH_BYTES
@@ -232,7 +232,7 @@ def find_matching_hunks(
     try:
         rows = connection.execute(sql, values).fetchall()
     except duckdb.InvalidInputException as error:
-        if not pattern.is_regex:
+        if not pattern.is_regex or describes_damage(str(error)):
             raise
         # DuckDB contains an older RE2, which does not know `(?<name>`.
         raise _build_pattern_error(pattern.text, str(error).partition("Error: ")[2]) from error

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import duckdb
 
 from stores.database import format_literals
+from stores.duckdb_engine import read_batches
 from stores.history import ReachabilityDelta, build_reachability_test
 
 if TYPE_CHECKING:
@@ -339,16 +340,15 @@ def load_diff_cache(connection: Connection) -> DiffCache:
     """Load all diffs up to MAX_CACHED_DIFF_BYTES. If their total exceeds MAX_CACHE_BYTES, return an empty cache."""
     import pyarrow as pa  # slow to import, and `lineage explain` does not need it
 
-    reader = connection.execute(_SHORT_DIFFS.format(longest=MAX_CACHED_DIFF_BYTES)).to_arrow_reader(
-        _BATCH_ROWS
-    )
     batches, size = [], 0
-    for batch in reader:
+    for batch in read_batches(connection, _SHORT_DIFFS.format(longest=MAX_CACHED_DIFF_BYTES), _BATCH_ROWS):
         batches.append(batch)
         size += batch.nbytes
         if size > MAX_CACHE_BYTES:
             return DiffCache(pa.array([], pa.string()), {})
-    table = pa.Table.from_batches(batches, reader.schema).combine_chunks()
+    if not batches:
+        return DiffCache(pa.array([], pa.string()), {})
+    table = pa.Table.from_batches(batches).combine_chunks()
     row_by_hunk = {hunk_id: row for row, hunk_id in enumerate(table.column(0).to_pylist())}
     return DiffCache(table.column(1).combine_chunks(), row_by_hunk)
 

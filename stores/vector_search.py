@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from stores import schema
 from stores.compatibility import EMBEDDING_DIMENSION
 from stores.database import fetch_int, format_literals
-from stores.duckdb_engine import MissingExtension, load_extensions, make_files_private
+from stores.duckdb_engine import MissingExtension, load_extensions, make_files_private, read_batches
 from stores.history import ReachabilityDelta
 from stores.index_location import DATABASE_FILE
 from stores.snapshot import (
@@ -400,7 +400,7 @@ def _read_vectors(connection: duckdb.DuckDBPyConnection) -> tuple[pa.Array, Quan
     count = fetch_int(connection, "SELECT count(*) FROM vectors")
     codes, scales = np.empty((count, EMBEDDING_DIMENSION), np.int8), np.empty(count, np.float32)
     digests, end = [], 0
-    for batch in connection.execute(_VECTORS_SQL).to_arrow_reader(_READ_ROWS):
+    for batch in read_batches(connection, _VECTORS_SQL, _READ_ROWS):
         block = slice(end, end := end + len(batch))
         digests.append(batch.column(0).cast(schema.DIGEST))
         codes[block] = to_matrix(batch.column(1))

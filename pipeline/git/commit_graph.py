@@ -58,11 +58,14 @@ CHECKSUM_BYTES: Final = 20
 # silently. Writing the graph of the largest histories takes minutes.
 STALE_LOCK_SECONDS: Final = 3_600
 LOCK_FILE: Final = "commit-graph.lock"
-# Writing the graph may take SMALL_HISTORY_SECONDS for up to this number of commits, and MAX_SECONDS for more, because a
-# damaged history can make git run forever. It took 0.25 ms a commit; the limits allow ten times that.
+# Writing the graph may take MIN_SECONDS, or SECONDS_PER_COMMIT for each commit if that is longer, because a damaged
+# history can make git run forever. It took 0.25 ms a commit. Larger histories are not counted, and have MAX_SECONDS.
+MIN_SECONDS: Final = 10.0
+SECONDS_PER_COMMIT: Final = 0.003
 SMALL_HISTORY_COMMITS: Final = 20_000
-SMALL_HISTORY_SECONDS: Final = 60.0
 MAX_SECONDS: Final = 900.0
+# Limit on counting the commits of a history.
+COUNT_SECONDS: Final = 60.0
 # POSIX regular expression for the names of settings that make git run programs on file contents.
 FILTER_SETTING: Final = r"^filter\..*\.(clean|smudge|process|required)$"
 # POSIX regular expression for the names of settings that name a file for git to read.
@@ -169,11 +172,14 @@ def _get_timeout_seconds(git: GitProgram, head: str) -> float:
     """Return the timeout for writing the graph of `head`, by the number of its commits."""
     count_command = ("rev-list", "--count", f"--max-count={SMALL_HISTORY_COMMITS + 1}", head)
     try:
-        count = git.run(*count_command, timeout_seconds=SMALL_HISTORY_SECONDS).stdout
+        count = git.run(*count_command, timeout_seconds=COUNT_SECONDS).stdout
     except GitTimeout:
         return MAX_SECONDS
-    # No output means that the history is damaged. git will not write a graph of it, so use the shorter timeout.
-    return MAX_SECONDS if int(count or 0) > SMALL_HISTORY_COMMITS else SMALL_HISTORY_SECONDS
+    # No output means that the history is damaged. git will not write a graph of it, so use the shortest timeout.
+    commit_count = int(count or 0)
+    if commit_count > SMALL_HISTORY_COMMITS:
+        return MAX_SECONDS
+    return max(MIN_SECONDS, commit_count * SECONDS_PER_COMMIT)
 
 
 def _remove_stale_lock(lock_file: Path) -> None:

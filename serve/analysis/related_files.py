@@ -169,7 +169,8 @@ class _Finder:
         if all(path is None for path in list_candidate_paths(self.repository, file, self.cwd)):
             raise BadRequest(f"{file!r:.200} is not inside the repository.", hint="Give a path inside it.")
         target = resolve_target(self.repository, self.head, file, self.cwd)
-        return cache.refuse_blocked_target(self.repository, target, self.ignore_revs)
+        cache.check_blocking_files(self.repository, target, self.ignore_revs)
+        return target
 
     def _start_blame(self, stack: ExitStack, target: Target) -> RunningBlame | None:
         """Start git blame of a file. Return None if the file has no lines."""

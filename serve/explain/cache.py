@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeVar
 from cachetools import LRUCache
 
 from pipeline.git import commit_graph
+from pipeline.git.errors import build_blocking_file_error
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.git_dir import blocks_on_open, read_or_empty
 from pipeline.git.libgit2 import find_user_attributes_file
@@ -126,19 +127,17 @@ class ExplainContext:
         )
 
 
-def refuse_blocked_target(repository: Repository, target: Target, ignore_revs: BlameIgnoreRevs) -> Target:
-    """Return the target. If git would wait forever to blame it, the target has a note instead of content.
+def check_blocking_files(repository: Repository, target: Target, ignore_revs: BlameIgnoreRevs) -> None:
+    """Raise DamagedRepository if git would wait forever to blame the target.
 
     git waits if a file that it reads, such as `.mailmap`, is a pipe.
     """
     if target.content is None:
-        return target
+        return
     files = (*_list_dependency_files(repository, target), *ignore_revs.configured_files)
     blocking_file = next(filter(blocks_on_open, files), None)
-    if blocking_file is None:
-        return target
-    note = f"git would wait forever for {blocking_file}, because it is no regular file."
-    return Target(target.path, note=note)
+    if blocking_file is not None:
+        raise build_blocking_file_error(blocking_file)
 
 
 def compute_history_key(repository: Repository, head: str) -> bytes:

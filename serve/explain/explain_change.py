@@ -112,12 +112,12 @@ class Explainer:
             git = commit_graph.create_git_program(repository, location.git_directory if location else None)
             target = resolve_missing_file(repository, git, head, target)
         ignore_revs = load_ignore_revs(repository)
+        cache.check_blocking_files(repository, target, ignore_revs)
         return ExplainContext(
             request=request,
             repository=repository,
             head=head,
-            # If git would wait forever to blame the file, the answer says so.
-            target=cache.refuse_blocked_target(repository, target, ignore_revs),
+            target=target,
             location=location,
             ignore_revs=ignore_revs,
             histories=self._histories,

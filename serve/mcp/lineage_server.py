@@ -146,7 +146,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         return build_find_result(queries, answers, detail, max_tokens)
 
     def explain_change(  # noqa: PLR0913, PLR0917 - one parameter per argument
-        file: str = "",
+        file: OptionalText = None,
         line_start: int = 1,
         line_end: Annotated[int, Field(description="0: end")] = 0,
         k: int = 5,
@@ -155,7 +155,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         ignore_whitespace: bool = False,
         follow_moves: bool = False,
         include_evolution: Annotated[bool, Field(description="earlier commits")] = True,
-        symbol: Annotated[str, Field(description="name or Class.name; file is optional")] = "",
+        symbol: Annotated[OptionalText, Field(description="name or Class.name; file is optional")] = None,
         include_related_files: Annotated[
             bool, Field(description="files that change together, owners, hot spots")
         ] = False,
@@ -167,7 +167,7 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
     ) -> Annotated[CallToolResult, HitsResult]:
         path = resolver.resolve(repository, context)
         request = ExplainRequest(
-            file,
+            file or "",
             line_start,
             line_end,
             k,
@@ -179,11 +179,11 @@ def create_lineage_server(backend: Backend, home: Path, directory: Path) -> MCPS
         )
         max_tokens = _reserve_tokens(max_tokens) if include_related_files else max_tokens
         result = (
-            _trace_symbol(file, symbol, _limit_changes(k, max_tokens), path, home)
+            _trace_symbol(request.file, symbol, _limit_changes(k, max_tokens), path, home)
             if symbol
             else _explain_lines(backend, request, path, detail, max_tokens)
         )
-        return _add_related_files(result, file, path, home) if include_related_files else result
+        return _add_related_files(result, request.file, path, home) if include_related_files else result
 
     def search_changes(  # noqa: PLR0913, PLR0917 - one parameter per argument
         pattern: Annotated[tools.TextOrList, Field(description="in one line; case matters")],

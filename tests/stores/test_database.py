@@ -14,7 +14,7 @@ import pytest
 
 from stores import database, duckdb_engine, history, index_location, maintenance, writer
 from stores.database import DamagedIndex, NotIndexed
-from stores.duckdb_engine import make_files_private
+from stores.duckdb_engine import make_files_private, read_batches
 from stores.errors import OutOfMemory, StorageError
 from stores.locks import IndexBusy
 from stores.migrations import SCHEMA_VERSION, NewerSchema
@@ -428,6 +428,34 @@ def test_damage_is_remembered(tmp_path: Path, read: Callable[[duckdb.DuckDBPyCon
     with database.open_for_writing(location):
         pass
     assert not location.damage.exists()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda connection, sql: connection.execute(sql).fetchall(),
+        lambda connection, sql: connection.execute(sql).fetchmany(10_000),
+        lambda connection, sql: connection.execute(sql).to_arrow_table(),
+        lambda connection, sql: list(connection.execute(sql).to_arrow_reader(100)),
+        lambda connection, sql: list(read_batches(connection, sql, 100)),
+    ],
+)
+def test_truncated_file(tmp_path: Path, read: Callable[[duckdb.DuckDBPyConnection, str], object]) -> None:
+    """However rows are read, a missing end of the file is reported as damage, and by each later opening."""
+    location = create_index(tmp_path, 1_000)
+    with database.open_for_writing(location) as connection:
+        database.checkpoint_wal(connection, location)
+        tables = [name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
+    os.truncate(location.database, location.database.stat().st_size - 200_000)
+    with (
+        pytest.raises(DamagedIndex, match="Could not read enough bytes"),
+        database.open_for_reading(location) as connection,
+    ):
+        for table in tables:
+            read(connection, f"SELECT * FROM {table}")
+    for open_index in (database.open_for_reading, database.open_for_writing):
+        with pytest.raises(DamagedIndex, match="Could not read enough bytes"), open_index(location):
+            pass
 
 
 def test_private_files_in_threads(tmp_path: Path) -> None:

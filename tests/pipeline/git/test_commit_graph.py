@@ -58,7 +58,7 @@ def test_a_stale_graph_is_rewritten(repo: Repo, tmp_path: Path, monkeypatch: pyt
         assert tip_file.read_text() == new_head
 
 
-@pytest.mark.parametrize(("is_large", "seconds"), [(True, 900.0), (False, 60.0)])
+@pytest.mark.parametrize(("is_large", "seconds"), [(True, 900.0), (False, 10.0)])
 def test_timeout_for_writing(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_large: bool, seconds: float
 ) -> None:

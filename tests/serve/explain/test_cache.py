@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -206,9 +207,8 @@ def test_pipe_in_place_of_a_file_of_git(repo: Repo, home: Path, name: str) -> No
     """git would wait forever for a pipe in place of a file that it reads, so it is not started."""
     repo.commit_file("src/a.py", LINES)
     os.mkfifo(repo.path / name)
-    answer = Explainer(home).explain(replace(REQUEST, file="src/a.py"), repo.path)
-    limitation = f"git would wait forever for {repo.path / name}, because it is no regular file."
-    assert (answer.hits, answer.meta.explain.limitation) == ((), limitation)
+    with pytest.raises(DamagedRepository, match=f"{re.escape(str(repo.path / name))} is no regular file"):
+        Explainer(home).explain(replace(REQUEST, file="src/a.py"), repo.path)
 
 
 @pytest.mark.parametrize("setting", ["blame.ignoreRevsFile", "core.attributesFile", "mailmap.file"])
@@ -217,9 +217,8 @@ def test_pipe_in_a_setting(repo: Repo, home: Path, setting: str) -> None:
     pipe = repo.path / ".git" / "pipe"
     os.mkfifo(pipe)
     repo.git("config", setting, str(pipe))
-    answer = Explainer(home).explain(REQUEST, repo.path)
-    limitation = f"git would wait forever for {pipe}, because it is no regular file."
-    assert (answer.hits, answer.meta.explain.limitation) == ((), limitation)
+    with pytest.raises(DamagedRepository, match=f"{re.escape(str(pipe))} is no regular file"):
+        Explainer(home).explain(REQUEST, repo.path)
 
 
 def test_pipe_in_place_of_the_excludes_file(repo: Repo, home: Path) -> None:

@@ -149,7 +149,7 @@ def test_structured_content(server: MCPServer[Any]) -> None:
     assert find_answer["_meta"]["compatibility"] == {"status": "compatible"}
     assert set(find_answer["_meta"]) == {"index_status", "hint", "compatibility", "query_profile"}
     explain_answer = extract_structured_content(
-        call_tool(server, "explain_change", file="src/tcp.py", include_diff=False)
+        call_tool(server, "explain_change", file="src/tcp.py", symbol=None, include_diff=False)
     )
     assert "diff_excerpt" not in explain_answer["hits"][0]
     assert "evolution" not in explain_answer["_meta"]["explain"]
@@ -472,7 +472,7 @@ def test_list_of_commits_within_max_tokens(repo: Repo, home: Path) -> None:
 def test_symbol(server: MCPServer[Any], shared_repo: Repo) -> None:
     """`symbol` gives the history of a symbol, in a file if one is named; the structured content has it, too."""
     sha = shared_repo.git("rev-parse", "HEAD~1")
-    for arguments in ({}, {"file": "src/tcp.py"}, {"file": "tcp.py"}, {"max_tokens": 1}):
+    for arguments in ({}, {"file": None}, {"file": "src/tcp.py"}, {"file": "tcp.py"}, {"max_tokens": 1}):
         result = call_tool(server, "explain_change", symbol="connect", **arguments)
         assert extract_text(result).startswith(
             "symbol: src/tcp.py:connect, src/tcp.py:1-2\n1 commit: 1 introduced\n"
