@@ -65,6 +65,16 @@ def test_query_refuses_a_path_with_all_and_unknown_names(
 
 
 @pytest.mark.usefixtures("repos")
+def test_words_like_a_missing_path_with_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """With `--all`, a word that looks like a path and does not exist is part of the query."""
+    for words in (["/api", "timeout"], ["timeout", "./api"]):
+        quoted = read_output(capsys, "query", "--all", "-q", " ".join(words), "--no-rerank")
+        assert read_output(capsys, "query", "--all", *words, "--no-rerank") == quoted
+    assert run_lineage("query", "/api", "timeout") == 2
+    assert "'/api' does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("repos")
 def test_hits_on_a_terminal_name_the_repository(home: Path) -> None:
     """On a terminal, the repository is before the path."""
     console = Console(width=100)
