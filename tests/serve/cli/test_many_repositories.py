@@ -125,7 +125,7 @@ def test_status_all_lists_an_index_without_a_known_repository(
     repos: tuple[Repo, Repo], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An index that cannot be read, with a damaged `place.json`, is named by its directory; a rebuild repairs it."""
-    one, _ = repos
+    one, two = repos
     location = get_location(one, home)
     (location.folder / LOCATION_FILE).write_text("{")
     location.database.write_bytes(b"no database" * 1000)
@@ -137,6 +137,10 @@ def test_status_all_lists_an_index_without_a_known_repository(
     command = ("query", "--all", "-q", "timeout", "--no-rerank", "--text")
     missing_answer = f"No answer from {location.folder}: `lineage status --all` says why."
     assert missing_answer in read_output(capsys, *command)
+    two.path.rename(two.path.with_name("moved"))
+    assert run_lineage(*command) == 1
+    assert f"error: {missing_answer} two: no answer, because: " in capsys.readouterr().err
+    two.path.with_name("moved").rename(two.path)
     assert run_lineage("index", one.path, "--rebuild", "--yes") == 0
     assert "No answer" not in read_output(capsys, *command)
     assert run_lineage("status", "--all") == 0
