@@ -138,6 +138,10 @@ def test_status_all_lists_an_index_without_a_known_repository(
     missing_answer = f"No answer from {location.folder}: `lineage status --all` says why."
     assert missing_answer in read_output(capsys, *command)
     two.path.rename(two.path.with_name("moved"))
+    named = ("query", "--repository", one.path, "-q", "timeout")
+    assert run_lineage(*named) == 1
+    reason = f"error: one: no answer, because: The index {location.database} cannot be read: "
+    assert capsys.readouterr().err.startswith(reason)
     assert run_lineage(*command) == 1
     assert f"error: {missing_answer} two: no answer, because: " in capsys.readouterr().err
     two.path.with_name("moved").rename(two.path)
