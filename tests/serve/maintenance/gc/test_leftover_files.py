@@ -19,6 +19,7 @@ from serve.maintenance import gc
 from serve.maintenance.gc import DeletableItem, ItemKind, NotDeletedError
 from stores import database, embedding_cache, index_location, locks, maintenance
 from stores.compatibility import EMBEDDING_DIMENSION
+from stores.duckdb_engine import SPILL_PREFIX
 from stores.embedding_cache import CacheUnusable
 from stores.index_location import IndexLocation
 from tests.repos import Repo
@@ -35,7 +36,7 @@ def test_leftovers_of_killed_runs_are_deleted(repo: Repo, home: Path) -> None:
         maintenance.TEMP_FILE,
         f"{maintenance.TEMP_FILE}.wal",
         "place.json.4711",
-        "spill/part",
+        f"{SPILL_PREFIX}0123/part",
         "git/info/x.lock",
     ):
         file = location.folder / name
