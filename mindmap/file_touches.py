@@ -105,17 +105,10 @@ def log_touch(document: Mindmap, requested_id: str | None, touch: TouchInput, no
     paths = WorkspacePaths.from_workspace(document.workspace_path)
     touch = _follow_links(document, touch, paths)
     message = describe_touch(touch, document.workspace_path)
-    result = attach_to_target(document, requested_id, [touch], message, now)
-    return dataclasses.replace(result, warning=paths.describe_paths_outside(touch.path, touch.previous_path))
-
-
-def attach_to_target(
-    document: Mindmap, requested_id: str | None, touches: Sequence[TouchInput], message: str, now: str
-) -> EditResult:
-    """Attach files to the node that `choose_target` returns. The result has only the id of this node."""
     target = choose_target(document, requested_id)
-    changed = attach_files(target.document, target.node_id, touches, message, now)
-    return EditResult(changed, message, (target.node_id,), node_count=1)
+    changed = attach_files(target.document, target.node_id, [touch], message, now)
+    warning = paths.describe_paths_outside(touch.path, touch.previous_path)
+    return EditResult(changed, message, (target.node_id,), node_count=1, warning=warning)
 
 
 def attach_files(

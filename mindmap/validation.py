@@ -62,13 +62,9 @@ def validate_text(
     return text
 
 
-def validate_optional_text(value: str | None, name: str, *, max_length: int = MAX_TEXT_LENGTH) -> str | None:
+def validate_optional_text(value: str | None, name: str) -> str | None:
     """Check an optional text and return it; None if it is None or empty."""
-    return (
-        None
-        if value is None
-        else validate_text(value, name, max_length=max_length, may_be_empty=True) or None
-    )
+    return None if value is None else validate_text(value, name, may_be_empty=True) or None
 
 
 def check_batch_size(items: Sized, name: str, max_size: int = MAX_BATCH_SIZE) -> None:

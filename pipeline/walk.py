@@ -68,25 +68,6 @@ def find_referenced_commits(repository: Repository, extra_tips: Iterable[str | N
     return set(result.stdout.decode("ascii").split())
 
 
-def find_commits_to_index(
-    repository: Repository,
-    head: str,
-    watermark: str | None,
-    find_recorded: Callable[[Sequence[str]], set[str]],
-    unreadable_commits: Collection[str] = (),
-) -> list[str]:
-    """Return the commits that `head` reaches and that have to be indexed or retried, parents before children.
-
-    `watermark`: None walks the whole history. `find_recorded`: returns which of the given commits the index has.
-    `unreadable_commits`: commits that earlier runs could not read; they are retried.
-    """
-    return exclude_recorded(
-        list_candidate_commits(repository, head, watermark, unreadable_commits),
-        find_recorded,
-        unreadable_commits,
-    )
-
-
 def list_candidate_commits(
     repository: Repository, head: str, watermark: str | None, unreadable_commits: Collection[str]
 ) -> list[str]:
@@ -133,9 +114,10 @@ def exclude_recorded(
     find_recorded: Callable[[Sequence[str]], set[str]],
     unreadable_commits: Collection[str],
 ) -> list[str]:
-    """Return the candidates that are unreadable or not recorded, in their order.
+    """Return the candidates that have to be indexed or retried, in their order.
 
-    `find_recorded`, `unreadable_commits`: as for `find_commits_to_index`.
+    `find_recorded`: returns which of the given commits the index has. `unreadable_commits`: commits that earlier runs
+    could not read; they are retried.
     """
     skipped_commits = find_recorded(candidates).difference(unreadable_commits)
     return [sha for sha in candidates if sha not in skipped_commits]

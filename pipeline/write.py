@@ -16,7 +16,7 @@ import pyarrow as pa
 from pipeline.component_versions import get_component_versions, get_encoder_name
 from pipeline.extract import ExtractedBatch
 from pipeline.git.commit_graph import create_git_program
-from pipeline.git.ranges import list_branch_tips
+from pipeline.git.ranges import list_ref_commits
 from pipeline.git.repository import Repository
 from pipeline.head_symbols import ParsedFiles
 from pipeline.options import EmbedCacheMode, EncoderName
@@ -147,7 +147,7 @@ def start_run(
     )
     _require_compatible_index(recorded_versions, current_versions)
     branch_tips = (
-        list_branch_tips(repository, create_git_program(repository), branch_patterns)
+        list_ref_commits(repository, create_git_program(repository), branch_patterns)
         if branch_patterns
         else []
     )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from pipeline.options import EncoderName, Precision
 from serve.api_types import MAX_HITS, MIN_HITS, clamp_limit
 from serve.config import Settings
+from serve.errors import NoAnswer
 from serve.explain_types import ExplainAnswer, ExplainRequest
 from serve.find_types import FindAnswer, FindRequest
 
@@ -91,11 +92,15 @@ class InProcessBackend:
         """See `Backend.find_in_repositories`."""
         from serve.repositories import ALL, format_unidentified_indexes, resolve_repositories
 
-        answer = self._find_in(request, resolve_repositories(self._home, names, cwd))
+        repositories = resolve_repositories(self._home, names, cwd)
         unreadable = format_unidentified_indexes(self._home) if ALL in names else ""
         if not unreadable:
-            return answer
+            return self._find_in(request, repositories)
         hint = f"No answer from {unreadable}: `lineage status --all` says why."
+        try:
+            answer = self._find_in(request, repositories)
+        except NoAnswer as error:
+            raise NoAnswer(f"{hint} {error.message}") from error
         return replace(answer, meta=replace(answer.meta, hint=f"{hint} {answer.meta.hint or ''}".strip()))
 
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:

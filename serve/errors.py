@@ -13,6 +13,10 @@ class NeedsRebuild(LineageError):
     """Error for an index whose vectors cannot be compared with those of this program."""
 
 
+class NoAnswer(LineageError):
+    """Error for a search of several indexes of which none can answer."""
+
+
 class Cancelled(LineageError):
     """Error for a command that the user cancelled before it did anything."""
 

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -81,6 +81,8 @@ class EvidenceLoader:
     graph_dir: Path | None = None
     find_possible_copies: Callable[[Sequence[str]], Mapping[str, Sequence[str]]] | None = None
     find_reverts: Callable[[Sequence[str]], Mapping[str, str]] | None = None
+    _possible_copies: dict[str, Sequence[str]] = field(default_factory=dict, init=False)
+    _patch_ids: dict[str, bytes | None] = field(default_factory=dict, init=False)
 
     @cached_property
     def git(self) -> GitProgram:
@@ -215,14 +217,6 @@ class EvidenceLoader:
             check_cancelled()
             self._patch_ids[sha] = compute_patch_id(self.repository, sha)
         return self._patch_ids[sha]
-
-    @cached_property
-    def _possible_copies(self) -> dict[str, Sequence[str]]:
-        return {}
-
-    @cached_property
-    def _patch_ids(self) -> dict[str, bytes | None]:
-        return {}
 
     def _list_references(self, sha: str, message: str) -> tuple[Reference, ...]:
         """Return the references of a message, after the merge's pull request if the message names no pull request."""

@@ -19,7 +19,7 @@ from pipeline.git.errors import BEYOND_SHALLOW_BOUNDARY
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository, open_repository
 from pipeline.options import EmbedCacheMode, EncoderName
-from pipeline.walk import compute_reachability_delta, find_commits_to_index
+from pipeline.walk import compute_reachability_delta, exclude_recorded, list_candidate_commits
 from pipeline.workers import count_usable_cpus
 from serve.api_types import Compatibility, IndexState, format_rfc3339
 from serve.commit_ranges import RangeCoverage, compute_coverage
@@ -333,10 +333,9 @@ def _count_commits_behind(
     now_readable_commits = {sha for sha in boundary_commits if repository.can_diff(sha)}
     if head is None or (head == last_indexed_commit and not now_readable_commits):
         return 0
+    candidates = list_candidate_commits(repository, head, last_indexed_commit, now_readable_commits)
     find_recorded = partial(history.find_recorded_commits, connection)
-    return len(
-        find_commits_to_index(repository, head, last_indexed_commit, find_recorded, now_readable_commits)
-    )
+    return len(exclude_recorded(candidates, find_recorded, now_readable_commits))
 
 
 def describe_empty_index(status: IndexStatus) -> str:

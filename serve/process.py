@@ -117,12 +117,16 @@ def handle_termination_signals() -> Iterator[ReceivedSignal]:
 
 
 @contextmanager
-def exit_if_signals_wait() -> Iterator[None]:
+def exit_if_signals_wait() -> Iterator[list[Path]]:
     """End the process if the body has not ended MAX_SIGNAL_WAIT_SECONDS after a termination signal.
 
+    Yields a list to which the body adds the directories of its temporary files, which are deleted before that end.
     Python handles no signal during a native function, and DuckDB can compute a single value for minutes. Use this on
-    the main thread, and only if `lineage gc` deletes the temporary files that the body can leave.
+    the main thread.
     """
+    import shutil  # slow to import, and programs that relay MCP sessions import this module
+
+    directories: list[Path] = []
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     has_ended = threading.Event()
@@ -130,13 +134,15 @@ def exit_if_signals_wait() -> Iterator[None]:
     def wait() -> None:
         while number := os.read(reader, 1):
             if number[0] in TERMINATION_SIGNALS and not has_ended.wait(MAX_SIGNAL_WAIT_SECONDS):
+                for directory in directories:
+                    shutil.rmtree(directory, ignore_errors=True)
                 os._exit(compute_signal_exit_code(number[0]))
         os.close(reader)
 
     threading.Thread(target=wait, name="signals", daemon=True).start()
     previous = signal.set_wakeup_fd(writer)
     try:
-        yield
+        yield directories
     finally:
         has_ended.set()
         signal.set_wakeup_fd(previous)

@@ -6,7 +6,7 @@ Every program imports this module, so functions import the database, the encoder
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
@@ -85,23 +85,28 @@ def format_unidentified_indexes(home: Path) -> str:
     return f"{directories[0]}{others}" if directories else ""
 
 
-def resolve_repositories(home: Path, names: Iterable[str], cwd: Path) -> list[NamedRepository]:
+def resolve_repositories(home: Path, names: Sequence[str], cwd: Path) -> list[NamedRepository]:
     """Return the indexed repositories with these names or paths, each once; `*` stands for all.
 
-    Paths may be relative to `cwd`. Raises BadRequest if nothing is indexed or named, and for a name that no indexed
-    repository has, or that several have.
+    Paths may be relative to `cwd`. A path also finds an index that cannot be read, whose opening gives the reason.
+    Raises BadRequest if nothing is indexed or named, and for a name that no indexed repository has, or that several
+    have.
     """
     indexed_repositories = list_repositories(home)
     if not indexed_repositories:
-        if unreadable := format_unidentified_indexes(home):
+        unreadable = format_unidentified_indexes(home)
+        if not unreadable:
+            raise BadRequest("No repository is indexed.", hint="Run `lineage index` first.")
+        if ALL in names:
             raise BadRequest(
                 f"The index cannot be read: {unreadable}.",
                 hint="`lineage status --all` says what is wrong.",
             )
-        raise BadRequest("No repository is indexed.", hint="Run `lineage index` first.")
     resolved: list[NamedRepository] = []
     for name in names:
-        resolved += indexed_repositories if name == ALL else [_resolve_name(name, indexed_repositories, cwd)]
+        resolved += (
+            indexed_repositories if name == ALL else [_resolve_name(home, name, indexed_repositories, cwd)]
+        )
     if not resolved:
         raise BadRequest("No repository is named.", hint=f"Name one, or use `{ALL}` for all.")
     return list(dict.fromkeys(resolved))
@@ -189,7 +194,9 @@ def _get_encoder(name: EncoderName) -> SearchEncoder:
     return create_bundled_encoder(name)
 
 
-def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path) -> NamedRepository:
+def _resolve_name(
+    home: Path, name: str, repositories: Sequence[NamedRepository], cwd: Path
+) -> NamedRepository:
     """Return the indexed repository that has the name `name`, or that contains the path `name`.
 
     `repositories`: all indexed repositories. Raises BadRequest if none fits, or if several have the name.
@@ -199,10 +206,13 @@ def _resolve_name(name: str, repositories: Sequence[NamedRepository], cwd: Path)
     from pipeline.git.repository import open_repository
 
     path = _resolve_path(name, repositories, cwd)
-    canonical_path = str(open_repository(path).canonical_path)
+    git_repository = open_repository(path)
+    canonical_path = git_repository.canonical_path
     for repository in repositories:
-        if repository.path == canonical_path:
+        if repository.path == str(canonical_path):
             return repository
+    if locate_index(home, git_repository).database.exists():
+        return NamedRepository(_get_name(canonical_path), str(canonical_path))
     command = format_command("lineage", "index", str(path)) or "`lineage index` in it"
     raise BadRequest(f"{name} is not indexed yet.", hint=f"Run {command}.")
 

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 # Memory limit of an engine. A batch needs a few megabytes, a query the columns that it reads. Data over the limit is
-# written to the spill directory.
+# written to the engine's spill directory.
 MEMORY_LIMIT: Final = "512MB"
 # Setting a memory limit this low for a moment drops the blocks that DuckDB keeps in memory after reading. The operating
 # system still caches them, so reading them again is cheap.
 CACHE_FLUSH_LIMIT: Final = "1MB"
-SPILL_DIRECTORY: Final = "spill"
+SPILL_PREFIX: Final = "spill-"
 # Memory limits for work on whole tables, tried in this order. A copy of an index took a third of 96 MB at 80,000 hunks
 # and two thirds at 1,000,000. Thousands of consecutive hunks of 57 KB need the second limit.
 LOW_MEMORY_LIMITS: Final = ("96MB", "256MB", MEMORY_LIMIT)
@@ -128,14 +128,18 @@ def _take_idle_engine(location: IndexLocation) -> duckdb.DuckDBPyConnection | No
 
 
 def start_engine(location: IndexLocation, threads: int) -> duckdb.DuckDBPyConnection:
-    """Start an engine without attached files. It spills to the directory of the index at `location`."""
+    """Start an engine without attached files. It spills to a directory of its own in that of the index at `location`.
+
+    Engines with the same spill directory would overwrite each other's files.
+    """
+    spill_directory = location.folder / f"{SPILL_PREFIX}{os.urandom(8).hex()}"
     return duckdb.connect(
         ":memory:",
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
             "memory_limit": MEMORY_LIMIT,
-            "temp_directory": str(location.folder / SPILL_DIRECTORY),
+            "temp_directory": str(spill_directory),
             "threads": threads,
         },
     )

@@ -23,10 +23,10 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from stores import database, duckdb_engine, index_location, locks
+from stores import database, duckdb_engine, errors, index_location, locks
 from stores.compatibility import EMBEDDING_DIMENSION
 from stores.duckdb_engine import make_files_private
-from stores.errors import is_special_file
+from stores.errors import LineageError, is_special_file
 from stores.index_location import EMBEDDINGS_FILE, IndexLocation
 from stores.locks import Deadline, IndexBusy
 from stores.schema import DIGEST, VECTOR
@@ -63,6 +63,10 @@ _INSERT: Final = """
 INSERT INTO embeddings
 SELECT content_hash, ?, any_value(text_digest), any_value(embedding) FROM new_entries GROUP BY content_hash"""
 _COUNT_UNUSED: Final = "SELECT count(*) FILTER (embed_model != ?), count(*) FROM cache.embeddings"
+
+
+class CacheUnusable(LineageError):
+    """Error for an embedding cache that is damaged, or that another program uses."""
 
 
 class EmbeddingCache:
@@ -216,11 +220,12 @@ def delete_unused_entries(location: IndexLocation, model: str) -> None:
     """Delete the entries of models other than `model`.
 
     The other entries are copied into a new, smaller file, which replaces the cache in one rename. If the process is
-    killed, the old or the new file is intact. Raises IndexBusy if an index run holds the cache,
-    and duckdb.Error if the file is unusable.
+    killed, the old or the new file is intact. Raises IndexBusy if an index run holds the cache, CacheUnusable if the
+    file is unusable, OutOfMemory, and StorageError.
     """
     temp_file = location.folder / TEMP_FILE
     with (
+        _translate_errors(location.embeddings),
         locks.acquire_exclusive_lock(location.folder / CACHE_LOCK, Deadline.after(PRUNE_WAIT_SECONDS)),
         make_files_private(),
         closing(duckdb_engine.start_engine(location, duckdb_engine.WRITER_THREADS)) as engine,
@@ -234,6 +239,22 @@ def delete_unused_entries(location: IndexLocation, model: str) -> None:
         # This checkpoints the old file, which deletes its log. DuckDB would replay a remaining log into the new file.
         engine.execute("DETACH cache")
         temp_file.replace(location.embeddings)
+
+
+@contextmanager
+def _translate_errors(file: Path) -> Iterator[None]:
+    """Translate DuckDB's errors about the cache into errors for users."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise (
+            errors.from_memory_error(error)
+            or errors.from_duckdb_error(str(error), file)
+            or CacheUnusable(
+                f"The embedding cache {file} cannot be used: {_get_first_line(error)}",
+                hint="Try again when no other program uses it. If it is damaged, the next index run replaces it.",
+            )
+        ) from error
 
 
 def _read_table_ddl(engine: duckdb.DuckDBPyConnection) -> str:

@@ -163,9 +163,14 @@ def _to_regex(pattern: str) -> tuple[str, bool]:
 
 
 def build_preference_condition(preferred_paths: tuple[str, ...]) -> tuple[str, dict[str, Parameter]]:
-    """Return the SQL condition for a row of `hunks` in a preferred path, and the values of its parameters."""
+    """Return the SQL condition for a row of `hunks` in a preferred path, and the values of its parameters.
+
+    Raises BadPathFilter for a negated pattern (`!pattern`).
+    """
     if not preferred_paths:
         return "FALSE", {}
+    if negated := next((pattern for pattern in preferred_paths if not _to_regex(pattern)[1]), None):
+        raise _build_bad_path_error(negated, "Preferred paths cannot be negated.")
     regex = "|".join(f"(?:{_remove_group_names(_to_regex(pattern)[0])})" for pattern in preferred_paths)
     return "regexp_matches(file_path, $preferred)", {"preferred": regex}
 

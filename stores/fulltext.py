@@ -91,15 +91,11 @@ class Postings:
 
     def count_terms(self, documents: Ints) -> Ints:
         """Return a matrix of the number of occurrences of each term (columns) in each of these documents (rows)."""
-        # A binary search finds where the document of a posting would be in `documents`; another document may be there.
+        is_present = np.isin(self.documents, documents)
         sorted_rows = np.argsort(documents, kind="stable")
-        nearest = np.minimum(
-            np.searchsorted(documents, self.documents, sorter=sorted_rows), len(documents) - 1
-        )
-        rows = sorted_rows[nearest]
-        is_present = documents[rows] == self.documents
+        rows = sorted_rows[np.searchsorted(documents, self.documents[is_present], sorter=sorted_rows)]
         counts = np.zeros((len(documents), self.term_count), np.int64)
-        counts[rows[is_present], self.term_indices[is_present]] = self.frequencies[is_present]
+        counts[rows, self.term_indices[is_present]] = self.frequencies[is_present]
         return counts
 
     def select_terms(self, term_mask: Bools) -> Postings:

@@ -32,7 +32,7 @@ from stores import (
     schema,
 )
 from stores.database import READ_WAIT_SECONDS, WRITE_WAIT_SECONDS
-from stores.duckdb_engine import SPILL_DIRECTORY, make_files_private
+from stores.duckdb_engine import SPILL_PREFIX, make_files_private
 from stores.index_location import DATABASE_FILE, GIT_DIRECTORY, LOCATION_FILE, IndexLocation
 from stores.locks import Deadline
 
@@ -256,6 +256,7 @@ _LEFTOVER_PATTERNS: Final = (
     f"{LOCATION_FILE}.*",
     f"{GIT_DIRECTORY}/info/*.lock",
     f"{GIT_DIRECTORY}/info/tmp_*",
+    f"{SPILL_PREFIX}*",
 )
 LOCK_SUFFIX: Final = ".lock"
 
@@ -278,7 +279,9 @@ def is_empty_directory(folder: Path) -> bool:
     os.stat(f"{folder}/.")  # noqa: PTH116 - Path removes the dot, which needs the permission to open files
     names = {path.name for path in folder.iterdir()}
     names -= {copy.name for copy in index_copy.find_leftover_directories(folder)}
-    return all(name in (GIT_DIRECTORY, SPILL_DIRECTORY) or name.endswith(LOCK_SUFFIX) for name in names)
+    return all(
+        name == GIT_DIRECTORY or name.startswith(SPILL_PREFIX) or name.endswith(LOCK_SUFFIX) for name in names
+    )
 
 
 def find_leftover_files(location: IndexLocation) -> list[Path]:
@@ -287,9 +290,6 @@ def find_leftover_files(location: IndexLocation) -> list[Path]:
     files += index_copy.find_leftover_directories(location.folder)
     if location.wal.exists() and not location.database.exists():
         files.append(location.wal)
-    spill_directory = location.folder / SPILL_DIRECTORY
-    if spill_directory.is_dir() and any(spill_directory.iterdir()):
-        files.append(spill_directory)
     return files
 
 
@@ -319,7 +319,8 @@ def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -
             if file.is_dir() and not file.is_symlink():  # a directory with the name of a file
                 shutil.rmtree(file)
             file.unlink(missing_ok=True)
-        shutil.rmtree(location.folder / SPILL_DIRECTORY, ignore_errors=True)
+        for spill_directory in location.folder.glob(f"{SPILL_PREFIX}*"):
+            shutil.rmtree(spill_directory, ignore_errors=True)
 
 
 def delete_index_directory(location: IndexLocation) -> None:

@@ -369,11 +369,13 @@ def search(
 
 
 def get_hunk_vectors(snapshot: Snapshot, text_vectors: TextVectors, hunk_ids: Sequence[int]) -> Vectors:
-    """Return the vectors of the texts of these hunks, a row for each; zeros for a text without a vector.
+    """Return the vectors of the texts of these hunks, a row for each.
 
-    All hunks must be in the snapshot.
+    The row is zeros for a text without a vector, and for a hunk that is not in the snapshot.
     """
-    rows = text_vectors.rows[snapshot.hunks.positions.find_positions(np.array(hunk_ids, dtype=np.int64))]
+    positions = snapshot.hunks.positions.find_positions(np.array(hunk_ids, dtype=np.int64))
+    rows = np.full(len(positions), -1)
+    rows[positions >= 0] = text_vectors.rows[positions[positions >= 0]]
     vectors = np.zeros((len(rows), EMBEDDING_DIMENSION), np.float32)
     vectors[rows >= 0] = text_vectors.vectors.take(rows[rows >= 0]).decode()
     return vectors

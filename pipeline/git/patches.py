@@ -323,7 +323,7 @@ def _format_block(block: Block) -> bytes:
     return b"\n".join([ranges + block.section_heading, *block.removed, *block.added, b""])
 
 
-def parse_header_name(section_heading: str) -> str | None:
+def parse_defined_name(section_heading: str) -> str | None:
     """Return the name of the symbol that a section heading defines; None if it does not look like a definition."""
     if _CONTROL_STATEMENT.match(section_heading):
         return None

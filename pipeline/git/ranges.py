@@ -206,7 +206,7 @@ def list_positive_revisions(text: str) -> list[str]:
     return [name or "HEAD" for name in names]
 
 
-def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable[str]) -> list[str]:
+def list_ref_commits(repository: Repository, git: GitProgram, patterns: Iterable[str]) -> list[str]:
     """Return the commits of the refs that match any of the patterns, each once, in the order of the refs' names.
 
     `patterns`: as for `git for-each-ref`: globs, names, or the first directories of names. A pattern that starts with
@@ -225,7 +225,7 @@ def list_branch_tips(repository: Repository, git: GitProgram, patterns: Iterable
 def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> list[str]:
     """Return the objects of the refs that match any of the patterns, also other objects than commits, such as tags.
 
-    `patterns`: as for `list_branch_tips`.
+    `patterns`: as for `list_ref_commits`.
 
     git lists all refs in the directories of the patterns, and `NamePattern` selects from them, because git takes
     exponential time to match some globs. Raises UnreadableObject if git cannot list the refs, and BadRange for a

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from pipeline.file_classification import has_symbol_headers
-from pipeline.git.patches import parse_header_name
+from pipeline.git.patches import parse_defined_name
 from pipeline.syntax.grammars import Grammar, load_grammar_for_path
 from pipeline.syntax.symbols import MAX_NAME_CHARACTERS, Definition, find_definitions
 from pipeline.syntax.trees import (
@@ -162,8 +162,8 @@ def find_touched_symbols(
 
 def find_header_symbols(parts: Iterable[DiffPartWithSectionHeading]) -> tuple[TouchedSymbol, ...]:
     """Return the symbols that the section headings of the parts name, each once."""
-    header_names = (parse_header_name(part.section_heading) for part in parts if part.section_heading)
-    names = dict.fromkeys(name[:MAX_NAME_CHARACTERS] for name in header_names if name)
+    defined_names = (parse_defined_name(part.section_heading) for part in parts if part.section_heading)
+    names = dict.fromkeys(name[:MAX_NAME_CHARACTERS] for name in defined_names if name)
     return tuple(TouchedSymbol(name, "", "unknown", HUNK_HEADER) for name in names)
 
 

@@ -167,7 +167,7 @@ def _check_branch_patterns(repository: Repository, options: IndexOptions) -> Non
             raise BadRequest(
                 f"A branch pattern has {len(pattern):,} characters. At most {MAX_PATTERN_CHARACTERS:,} are possible."
             )
-        if not ranges.list_branch_tips(repository, git, [pattern]):
+        if not ranges.list_ref_commits(repository, git, [pattern]):
             if ranges.list_ref_objects(git, [pattern]):
                 raise BadRequest(
                     f"{pattern!r:.200} matches only references to objects that are no commits of this clone.",
@@ -252,7 +252,7 @@ def _load_versions_if_complete(
             return None
     if patterns:
         git = commit_graph.create_git_program(repository)
-        if not indexed_tips.issuperset(ranges.list_branch_tips(repository, git, patterns)):
+        if not indexed_tips.issuperset(ranges.list_ref_commits(repository, git, patterns)):
             return None
     is_retry_useful = any(repository.can_diff(commit.commit_sha) for commit in unreadable_commits)
     return None if is_retry_useful else versions

@@ -121,7 +121,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
 
     field_names, as_json = parse_fields(fields, as_json)
     words = [word for word in (text, path, *context.args) if word is not None]
-    query, repository_path = parse_query_arguments(words, query_option)
+    query, repository_path = parse_query_arguments(words, query_option, accepts_path=not ask_all)
     remember_path(repository_path)
     request = FindRequest(
         query,
@@ -150,7 +150,9 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     )
 
 
-def parse_query_arguments(words: Sequence[str], query_option: str | None) -> tuple[str, Path]:
+def parse_query_arguments(
+    words: Sequence[str], query_option: str | None, *, accepts_path: bool
+) -> tuple[str, Path]:
     """Return the query and PATH from the arguments `words` and the option `--query`.
 
     With `--query`, the only argument is PATH. Without it, all arguments are words of the query, with one exception: of
@@ -159,7 +161,7 @@ def parse_query_arguments(words: Sequence[str], query_option: str | None) -> tup
 
     Raises BadRequest for a missing query, for several arguments with `--query`, for a first or last word that exists as
     a path, because it may be meant as PATH, and for a first or last word beside others if it looks like a path that
-    does not exist. Most hints give a corrected command.
+    does not exist, unless `accepts_path` is False. Most hints give a corrected command.
     """
     if query_option is not None:
         return query_option, _parse_path_argument(words, query_option)
@@ -172,7 +174,7 @@ def parse_query_arguments(words: Sequence[str], query_option: str | None) -> tup
     starts_with_path = os.path.exists(words[0])  # noqa: PTH110 - `Path.exists` can raise
     if not starts_with_path and not os.path.exists(words[-1]):  # noqa: PTH110
         missing_path = next((word for word in (words[-1], words[0]) if _is_like_path(word)), None)
-        if len(words) > 1 and missing_path:
+        if accepts_path and len(words) > 1 and missing_path:
             raise BadRequest(
                 f"{missing_path!r:.200} does not exist.",
                 hint=f"Correct the path. If it is a word of the query, use {_format_query_command(' '.join(words))}.",

@@ -91,12 +91,16 @@ def sql_command(
     if command is None and sys.stdin.isatty() and sys.stdout.isatty():
         _run_prompt(path, chosen_format)
     else:
-        with exit_if_signals_wait():
-            run_statements(path, sys.stdin.read() if command is None else command, chosen_format)
+        with exit_if_signals_wait() as directories:
+            statements = sys.stdin.read() if command is None else command
+            run_statements(path, statements, chosen_format, directories)
 
 
-def run_statements(path: Path, statements: str, output_format: Format) -> None:
-    """Run statements on the index of the repository at `path`, and print the result of the last one."""
+def run_statements(path: Path, statements: str, output_format: Format, directories: list[Path]) -> None:
+    """Run statements on the index of the repository at `path`, and print the result of the last one.
+
+    `directories`: gets the directory of the temporary files.
+    """
     from serve.api_types import validate_encoding
     from serve.repositories import open_sql
 
@@ -106,6 +110,8 @@ def run_statements(path: Path, statements: str, output_format: Format) -> None:
         with open_sql(path, config.load_settings().home) as index:
             if index.holder:
                 print_note(f"note: read from a copy, because {index.holder} holds the index")
+            setting = index.connection.execute("SELECT current_setting('temp_directory')").fetchall()
+            directories.append(Path(setting[0][0]))
             has_rows = _returns_rows(index.connection.extract_statements(statements))
             result = index.connection.execute(statements)
             if not has_rows:
@@ -308,7 +314,7 @@ def _read_statements() -> Iterator[str]:
 def _run_at_prompt(path: Path, statements: str, output_format: Format) -> None:
     """Run statements that were entered at the prompt. After an error or Ctrl-C the prompt continues."""
     try:
-        run_statements(path, statements, output_format)
+        run_statements(path, statements, output_format, [])
     except LineageError as error:
         print_note(f"error: {error}")
     except (KeyboardInterrupt, RuntimeError) as error:

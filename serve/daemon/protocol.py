@@ -15,14 +15,14 @@ import msgspec
 
 from pipeline.options import Precision
 from serve.api_types import LoadedIndex, NamedRepository
-from serve.errors import BadRequest, NeedsRebuild
+from serve.errors import BadRequest, NeedsRebuild, NoAnswer
 from serve.explain_types import ExplainRequest
 from serve.find_types import FindRequest
 from stores.errors import LineageError
 
-# Errors whose class matters to the client, for the exit code or the MCP error code.
+# Errors whose class matters to the client, for the message, the exit code or the MCP error code.
 _ERROR_CLASSES: Final[dict[str, type[LineageError]]] = {
-    error_class.__name__: error_class for error_class in (BadRequest, NeedsRebuild)
+    error_class.__name__: error_class for error_class in (BadRequest, NeedsRebuild, NoAnswer)
 }
 
 MessageType = TypeVar("MessageType")

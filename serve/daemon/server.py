@@ -346,7 +346,7 @@ def main() -> None:
 
 
 def serve(state: DaemonState) -> None:
-    """Run the daemon until it is idle, a client stops it, or its socket is gone. Raise AlreadyRunning if another runs."""
+    """Run the daemon until it is idle, a client stops it, or its socket is gone. Raise AlreadyRunning if one runs."""
     settings = config.load_settings()
     configure_log(settings.log_level)
     paths = DaemonPaths(settings.home)

@@ -31,6 +31,7 @@ from pipeline.interrupts import check_cancelled
 from pipeline.options import EncoderName
 from pipeline.workers import count_usable_cpus
 from serve.api_types import IndexState, NamedRepository
+from serve.errors import NoAnswer
 from serve.find_types import FindAnswer, FindMeta, FindRequest, PatternHit
 from serve.index_status import (
     build_compatibility,
@@ -69,10 +70,6 @@ MAX_LISTED: Final = 3
 # Minimum commits of an index that is searched in a thread of its own. Smaller indexes share a thread, because Python
 # runs one thread at a time: for 20 indexes of 300 commits, this took 20 % less time than a thread for each.
 LARGE_INDEX_COMMITS: Final = 1_000
-
-
-class NoAnswer(LineageError):
-    """Error for a search in which none of the indexes can answer."""
 
 
 def find_in_repositories(

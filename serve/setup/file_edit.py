@@ -24,8 +24,21 @@ from pipeline.git.git_dir import blocks_on_open
 from stores.errors import LineageError
 
 _WRONG_PATH_HINT: Final = "Move it away, or name another file."
-# System errors of paths that lead to no file, such as a loop of links.
-_WRONG_PATH_CODES: Final = frozenset({errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG})
+_PERMISSION_HINT: Final = "Check its permissions, then try again."
+_DISK_FULL_HINT: Final = "Free some space on the disk, then try again."
+# The first errors are those of paths that lead to no file, such as a loop of links.
+_HINTS: Final = {
+    errno.EISDIR: _WRONG_PATH_HINT,
+    errno.EEXIST: _WRONG_PATH_HINT,
+    errno.ELOOP: _WRONG_PATH_HINT,
+    errno.ENOTDIR: _WRONG_PATH_HINT,
+    errno.ENAMETOOLONG: _WRONG_PATH_HINT,
+    errno.EACCES: _PERMISSION_HINT,
+    errno.EPERM: _PERMISSION_HINT,
+    errno.EROFS: _PERMISSION_HINT,
+    errno.ENOSPC: _DISK_FULL_HINT,
+    errno.EDQUOT: _DISK_FULL_HINT,
+}
 
 
 class SectionMarkerError(LineageError):
@@ -148,7 +161,7 @@ class FileChange:
 
 def read_file(file: Path) -> bytes | None:
     """Return the content of the file, or None if there is no such file. Raise FileAccessError if it cannot be read."""
-    with _convert_os_errors(file):
+    with convert_os_errors(file):
         if blocks_on_open(file):
             raise FileAccessError(f"{file} is no regular file.", hint=_WRONG_PATH_HINT)
         try:
@@ -165,7 +178,7 @@ def write_file(
     `executable` lets everyone who may read the file execute it. `mode_source` is another file from which mode and owner
     are copied.
     """
-    with _convert_os_errors(mode_source or file):
+    with convert_os_errors(mode_source or file):
         target = file.resolve()
         if target.exists() and not target.is_file():
             raise FileAccessError(f"{file} is no regular file.", hint=_WRONG_PATH_HINT)
@@ -183,19 +196,19 @@ def write_file(
 
 def create_private_directory(directory: Path) -> None:
     """Create the directory, if needed, so that only its user can read it."""
-    with _convert_os_errors(directory):
+    with convert_os_errors(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def delete_file(file: Path) -> None:
     """Delete the file if it exists."""
-    with _convert_os_errors(file):
+    with convert_os_errors(file):
         file.unlink(missing_ok=True)
 
 
 def rename_file(file: Path, new_path: Path) -> None:
     """Rename the file. If it is a link, the link is renamed and its target stays."""
-    with _convert_os_errors(file):
+    with convert_os_errors(file):
         file.rename(new_path)
 
 
@@ -213,7 +226,7 @@ def _copy_mode_and_owner(temp_file: Path, source: Path) -> None:
     # Replacing a file needs write permission only on its directory. Without this check, a read-only file would be
     # replaced.
     if not os.access(source, os.W_OK):
-        raise PermissionError(None, "the file is read-only")
+        raise PermissionError(errno.EACCES, "the file is read-only")
     status = source.stat()
     with suppress(PermissionError):
         os.chown(temp_file, status.st_uid, status.st_gid)
@@ -221,13 +234,14 @@ def _copy_mode_and_owner(temp_file: Path, source: Path) -> None:
 
 
 @contextmanager
-def _convert_os_errors(file: Path) -> Iterator[None]:
+def convert_os_errors(file: Path) -> Iterator[None]:
+    """Raise FileAccessError for an OSError in the body, which reads or changes this file."""
     try:
         yield
     except OSError as error:
         raise FileAccessError(
             f"{file} could not be read or changed: {(error.strerror or str(error)).lower()}.",
-            hint=_WRONG_PATH_HINT
-            if error.errno in _WRONG_PATH_CODES
-            else "Check its permissions and the free disk space, then try again.",
+            hint=_HINTS.get(
+                error.errno or 0, "Check its permissions and the free disk space, then try again."
+            ),
         ) from error

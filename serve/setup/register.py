@@ -33,7 +33,7 @@ from serve.setup.mcp_clients import (
     starts_server,
 )
 from stores import locks
-from stores.errors import LineageError, StorageError, to_lineage_error
+from stores.errors import LineageError, StorageError
 from stores.locks import Deadline
 
 # Lock file in the backup directory, which each edit holds.
@@ -228,12 +228,12 @@ class ConfigFile:
     def _explain_backup_errors(self) -> Iterator[None]:
         """Say that the file was not changed if the body cannot write to the backup directory."""
         try:
-            yield
-        except (file_edit.FileAccessError, StorageError, OSError) as error:
-            cause = to_lineage_error(error)
+            with file_edit.convert_os_errors(self.backup_directory):
+                yield
+        except (file_edit.FileAccessError, StorageError) as error:
             raise file_edit.FileAccessError(
-                f"{self.path} was not changed, because it cannot be backed up. {cause.message if cause else error}",
-                hint="Set LINEAGE_HOME to a directory that you may write.",
+                f"{self.path} was not changed, because it cannot be backed up. {error.message}",
+                hint=f"{error.hint} Or set LINEAGE_HOME to another directory.",
             ) from error
 
     def _write_backup(self, content: bytes, *, keep_existing: bool) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.git.repository import Repository, open_repository
-from pipeline.walk import find_commits_to_index, split_into_batches
+from pipeline.walk import exclude_recorded, list_candidate_commits, split_into_batches
 from tests.repos import Repo
 
 # Parents of each commit after the first, as distances back in the order of creation.
@@ -42,9 +42,16 @@ def get_mark(line: str) -> int:
     return int(line.split()[0].removeprefix(":"))
 
 
-def find_none(shas: Sequence[str]) -> set[str]:
-    del shas
-    return set()
+def find_pending(
+    repository: Repository,
+    head: str,
+    watermark: str | None,
+    recorded: Collection[str] = (),
+    unreadable: Collection[str] = (),
+) -> list[str]:
+    """Return the commits that a run with this watermark has to index or to retry."""
+    candidates = list_candidate_commits(repository, head, watermark, unreadable)
+    return exclude_recorded(candidates, set(recorded).intersection, unreadable)
 
 
 def is_topologically_sorted(repository: Repository, shas: Sequence[str]) -> bool:
@@ -93,12 +100,10 @@ def test_interrupted_run_continues(history: list[list[int]], data: st.DataObject
         repo = Repo.create(Path(directory) / "work")
         create_history(repo, history)
         opened = open_repository(repo.path)
-        all_commits = find_commits_to_index(opened, repo.head, None, find_none)
+        all_commits = find_pending(opened, repo.head, None)
         indexed_commits = all_commits[: data.draw(st.integers(0, len(all_commits)))]
         watermark = indexed_commits[-1] if indexed_commits else None
-        pending_commits = find_commits_to_index(
-            opened, repo.head, watermark, lambda shas: set(indexed_commits).intersection(shas)
-        )
+        pending_commits = find_pending(opened, repo.head, watermark, indexed_commits)
         assert indexed_commits + pending_commits == all_commits
 
 
@@ -135,11 +140,8 @@ def test_missing_watermark(tmp_path: Path) -> None:
     repo = Repo.create(tmp_path / "work")
     shas = [repo.commit("one"), repo.commit("two")]
     opened = open_repository(repo.path)
-    assert find_commits_to_index(opened, repo.head, "0" * 40, find_none) == shas
-    assert (
-        find_commits_to_index(opened, repo.head, "0" * 40, lambda candidates: {shas[0]} & set(candidates))
-        == shas[1:]
-    )
+    assert find_pending(opened, repo.head, "0" * 40) == shas
+    assert find_pending(opened, repo.head, "0" * 40, shas[:1]) == shas[1:]
 
 
 def test_amended_commit(tmp_path: Path) -> None:
@@ -148,7 +150,7 @@ def test_amended_commit(tmp_path: Path) -> None:
     repo.commit("one")
     old = repo.commit("two")
     new = repo.commit("two, better", amend=True)
-    assert find_commits_to_index(open_repository(repo.path), new, old, find_none) == [new]
+    assert find_pending(open_repository(repo.path), new, old) == [new]
 
 
 def test_unreadable_commits_are_retried(tmp_path: Path) -> None:
@@ -156,11 +158,8 @@ def test_unreadable_commits_are_retried(tmp_path: Path) -> None:
     repo = Repo.create(tmp_path / "work")
     shas = [repo.commit("one"), repo.commit("two"), repo.commit("three")]
     opened = open_repository(repo.path)
-    recorded_commits = set(shas)
-    assert find_commits_to_index(opened, repo.head, shas[1], recorded_commits.intersection) == []
-    assert find_commits_to_index(opened, repo.head, shas[1], recorded_commits.intersection, [shas[0]]) == [
-        shas[0]
-    ]
+    assert find_pending(opened, repo.head, shas[1], shas) == []
+    assert find_pending(opened, repo.head, shas[1], shas, shas[:1]) == shas[:1]
 
 
 def test_unreachable_unreadable_commits_are_not_retried(tmp_path: Path) -> None:
@@ -171,9 +170,7 @@ def test_unreachable_unreadable_commits_are_not_retried(tmp_path: Path) -> None:
     other = repo.commit("other")
     repo.switch("main")
     opened = open_repository(repo.path)
-    assert find_commits_to_index(
-        opened, repo.head, shas[0], set(shas[:1]).intersection, [other, "0" * 40]
-    ) == [shas[1]]
+    assert find_pending(opened, repo.head, shas[0], shas[:1], [other, "0" * 40]) == shas[1:]
 
 
 def test_deepened_shallow_clone(tmp_path: Path) -> None:
@@ -181,18 +178,12 @@ def test_deepened_shallow_clone(tmp_path: Path) -> None:
     repo = Repo.create(tmp_path / "work")
     shas = [repo.commit(name) for name in ("one", "two", "three")]
     clone = repo.clone(tmp_path / "shallow", "--depth=2")
-    boundary = shas[1]
-    recorded_commits = {shas[2]}
+    recorded, boundary = shas[2:], shas[1:2]
     shallow = open_repository(clone.path)
-    assert find_commits_to_index(
-        shallow, repo.head, repo.head, recorded_commits.intersection, [boundary]
-    ) == [boundary]
+    assert find_pending(shallow, repo.head, repo.head, recorded, boundary) == boundary
     clone.git("fetch", "--quiet", "--unshallow")
     deepened = open_repository(clone.path)
-    assert (
-        find_commits_to_index(deepened, repo.head, repo.head, recorded_commits.intersection, [boundary])
-        == shas[:2]
-    )
+    assert find_pending(deepened, repo.head, repo.head, recorded, boundary) == shas[:2]
 
 
 def test_split_into_batches() -> None:

@@ -27,6 +27,7 @@ READING_COMMANDS = (
     "status --all",
     "query timeout",
     "query --all timeout",
+    "query --repository . timeout",
 )
 
 

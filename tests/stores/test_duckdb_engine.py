@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from contextlib import ExitStack, closing
+from pathlib import Path
 
 import duckdb
 import pytest
 
 from stores import duckdb_engine
+from tests.stores.batches import make_location
 
 
 def test_bound_values_without_searches_for_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,3 +39,22 @@ def test_pandas_is_an_ordinary_missing_module() -> None:
     with pytest.raises(ModuleNotFoundError, match="No module named 'pandas'"):
         importlib.import_module("pandas")
     assert importlib.util.find_spec("pandas") is None
+
+
+def test_engines_that_spill_at_the_same_time(tmp_path: Path) -> None:
+    """Two engines of an index spill to different files, which are deleted with the engines."""
+    location = make_location(tmp_path)
+    location.folder.mkdir()
+    with ExitStack() as stack:
+        engines = [stack.enter_context(closing(duckdb_engine.start_engine(location, 1))) for _ in range(2)]
+        for number, engine in enumerate(engines):
+            engine.execute("SET memory_limit = '20MB'")
+            engine.execute(
+                f"CREATE TABLE spilled AS SELECT hash(i + {number}) AS h FROM range(4_000_000) r(i)"
+            )
+        assert len(list(location.folder.iterdir())) == 2
+        expected = "SELECT bit_xor(hash(i + {number})) FROM range(4_000_000) r(i)"
+        for number, engine in enumerate(engines):
+            rows = engine.execute("SELECT bit_xor(h) FROM spilled").fetchall()
+            assert rows == engine.execute(expected.format(number=number)).fetchall()
+    assert list(location.folder.iterdir()) == []

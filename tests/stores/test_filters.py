@@ -30,6 +30,12 @@ def test_language() -> None:
     assert find_paths(QueryFilter(language="python")) == {"app.py", "src/app.py"}
 
 
+def test_negated_preferred_path() -> None:
+    """A negated pattern does not count as the pattern."""
+    with pytest.raises(BadPathFilter, match="'!src/' is not a path filter"):
+        find_paths(QueryFilter(preferred_paths=("docs/", "!src/")))
+
+
 def test_until_is_an_upper_bound() -> None:
     """`until` keeps commits before that time, so that `since` and `until` of neighbouring periods share none."""
     since = find_paths(QueryFilter(since=FIRST_DATE + timedelta(days=3)))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 import duckdb
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -121,6 +122,15 @@ def test_postings_in_memory_need_no_table(monkeypatch: pytest.MonkeyPatch) -> No
     mask = snapshot.apply_filter(connection, with_postings, QueryFilter())
     assert len(fulltext.search_hunk_text(with_postings, lookup, mask)) == 1
     assert len(fulltext.search_symbol_names(connection, with_postings, lookup, mask)) == 1
+
+
+def test_counts_of_terms() -> None:
+    """The terms of documents are counted in their order; no documents give no rows."""
+    postings = fulltext.Postings(
+        2, np.array([0, 1, 0]), documents=np.array([5, 5, 9]), frequencies=np.array([1, 2, 3])
+    )
+    assert postings.count_terms(np.array([9, 4, 5])).tolist() == [[3, 0], [0, 0], [1, 2]]
+    assert postings.count_terms(np.array([], np.int64)).shape == (0, 2)
 
 
 def test_order_of_equal_scores() -> None:

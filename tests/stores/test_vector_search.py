@@ -130,6 +130,15 @@ def test_unreachable_commits_have_no_effect() -> None:
     assert with_unreachable == search_vectors(create_index(LARGE), QUERY)
 
 
+def test_vector_of_a_hunk_outside_the_snapshot() -> None:
+    """A hunk that the snapshot lacks has no vector, rather than that of another hunk."""
+    connection = create_index(LARGE[:3])
+    loaded_snapshot = snapshot.load_snapshot(connection, ReachabilityDelta())
+    texts = vector_search.load_text_vectors(connection, loaded_snapshot)
+    present, missing = vector_search.get_hunk_vectors(loaded_snapshot, texts, [0, 99])
+    assert present.any() and not missing.any()
+
+
 def test_order_does_not_depend_on_rows() -> None:
     """The order of the rows in the tables does not change the ranking."""
     first, second = (

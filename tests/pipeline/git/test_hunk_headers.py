@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.git.patches import parse_header_name
+from pipeline.git.patches import parse_defined_name
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,6 @@ from pipeline.git.patches import parse_header_name
         ("", None),
     ],
 )
-def test_parse_header_name(header: str, name: str | None) -> None:
+def test_parse_defined_name(header: str, name: str | None) -> None:
     """A header names a symbol if it has a definition's keyword, a constant, or a name with parameters."""
-    assert parse_header_name(header) == name
+    assert parse_defined_name(header) == name

@@ -15,10 +15,10 @@ from pipeline.git.git_cli import GitProgram
 from pipeline.git.ranges import (
     BadRange,
     check_damage,
-    list_branch_tips,
     list_positive_revisions,
     list_range,
     list_range_outside,
+    list_ref_commits,
     read_commits,
 )
 from pipeline.git.repository import open_repository
@@ -179,7 +179,7 @@ def test_tips_of_branches(repo: Repo, pattern: str) -> None:
     repository = open_repository(repo.path)
     folders = [""] if pattern.startswith("refs/") else ["refs/heads/", "refs/remotes/", "refs/tags/"]
     names = repo.git("for-each-ref", "--format=%(refname)", *(folder + pattern for folder in folders)).split()
-    tips = list_branch_tips(repository, commit_graph.create_git_program(repository), [pattern])
+    tips = list_ref_commits(repository, commit_graph.create_git_program(repository), [pattern])
     assert tips == list(dict.fromkeys(repo.git("rev-parse", f"{name}^{{commit}}") for name in names))
     assert bool(tips) == (pattern != "x")
 
@@ -190,8 +190,8 @@ def test_exponential_branch_pattern(repo: Repo) -> None:
     repo.branch(branch)
     repository = open_repository(repo.path)
     git = replace(commit_graph.create_git_program(repository), timeout_seconds=10)
-    assert list_branch_tips(repository, git, ["refs/heads/" + "*a" * 12 + "b/z", "*a" * 12 + "b"]) == []
-    assert list_branch_tips(repository, git, ["*a" * 12]) == [repo.git("rev-parse", branch)]
+    assert list_ref_commits(repository, git, ["refs/heads/" + "*a" * 12 + "b/z", "*a" * 12 + "b"]) == []
+    assert list_ref_commits(repository, git, ["*a" * 12]) == [repo.git("rev-parse", branch)]
 
 
 @pytest.mark.parametrize("character", ["?", "[", "*", "[!a]", "**/", "\udcff"])
@@ -200,9 +200,9 @@ def test_length_of_branch_pattern(repo: Repo, character: str) -> None:
     repository = open_repository(repo.path)
     git = commit_graph.create_git_program(repository)
     pattern = character * (MAX_PATTERN_CHARACTERS // len(character))
-    list_branch_tips(repository, git, [pattern])
+    list_ref_commits(repository, git, [pattern])
     with pytest.raises(BadRange, match="at most 4,096"):
-        list_branch_tips(repository, git, [f"{pattern}aa"])
+        list_ref_commits(repository, git, [f"{pattern}aa"])
 
 
 def test_refs_without_a_commit(tmp_path: Path) -> None:
@@ -213,8 +213,8 @@ def test_refs_without_a_commit(tmp_path: Path) -> None:
     (repo.path / ".git/refs/heads/broken").write_text(f"{'1' * 40}\n", encoding="ascii")
     repository = open_repository(repo.path)
     git = commit_graph.create_git_program(repository)
-    assert list_branch_tips(repository, git, ["refs/heads", "refs/tags"]) == [head]
-    assert list_branch_tips(repository, git, []) == []
+    assert list_ref_commits(repository, git, ["refs/heads", "refs/tags"]) == [head]
+    assert list_ref_commits(repository, git, []) == []
 
 
 def test_unreadable_refs(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_unreadable_refs(tmp_path: Path) -> None:
     (repo.path / ".git/packed-refs").write_text("no reference\n", encoding="ascii")
     repository = open_repository(repo.path)
     with pytest.raises(UnreadableObject, match=r"the references cannot be read: fatal: .*packed-refs"):
-        list_branch_tips(repository, commit_graph.create_git_program(repository), ["refs/heads"])
+        list_ref_commits(repository, commit_graph.create_git_program(repository), ["refs/heads"])
 
 
 def test_positive_revisions() -> None:
@@ -269,5 +269,5 @@ def test_branches_are_listed_by_directory(repo: Repo, monkeypatch: pytest.Monkey
     repository = open_repository(repo.path)
     git = commit_graph.create_git_program(repository)
     patterns = ["refs/heads/feature/v*.x", "refs/changes/0[12]/3", "refs/heads/main", r"refs/x/a\*b"]
-    list_branch_tips(repository, git, patterns)
+    list_ref_commits(repository, git, patterns)
     assert arguments[-4:] == ["refs/heads/feature", "refs/changes", "refs/heads/main", "refs/x"]

@@ -65,6 +65,16 @@ def test_query_refuses_a_path_with_all_and_unknown_names(
 
 
 @pytest.mark.usefixtures("repos")
+def test_words_like_a_missing_path_with_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """With `--all`, a word that looks like a path and does not exist is part of the query."""
+    for words in (["/api", "timeout"], ["timeout", "./api"]):
+        quoted = read_output(capsys, "query", "--all", "-q", " ".join(words), "--no-rerank")
+        assert read_output(capsys, "query", "--all", *words, "--no-rerank") == quoted
+    assert run_lineage("query", "/api", "timeout") == 2
+    assert "'/api' does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("repos")
 def test_hits_on_a_terminal_name_the_repository(home: Path) -> None:
     """On a terminal, the repository is before the path."""
     console = Console(width=100)
@@ -115,7 +125,7 @@ def test_status_all_lists_an_index_without_a_known_repository(
     repos: tuple[Repo, Repo], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An index that cannot be read, with a damaged `place.json`, is named by its directory; a rebuild repairs it."""
-    one, _ = repos
+    one, two = repos
     location = get_location(one, home)
     (location.folder / LOCATION_FILE).write_text("{")
     location.database.write_bytes(b"no database" * 1000)
@@ -127,6 +137,14 @@ def test_status_all_lists_an_index_without_a_known_repository(
     command = ("query", "--all", "-q", "timeout", "--no-rerank", "--text")
     missing_answer = f"No answer from {location.folder}: `lineage status --all` says why."
     assert missing_answer in read_output(capsys, *command)
+    two.path.rename(two.path.with_name("moved"))
+    named = ("query", "--repository", one.path, "-q", "timeout")
+    assert run_lineage(*named) == 1
+    reason = f"error: one: no answer, because: The index {location.database} cannot be read: "
+    assert capsys.readouterr().err.startswith(reason)
+    assert run_lineage(*command) == 1
+    assert f"error: {missing_answer} two: no answer, because: " in capsys.readouterr().err
+    two.path.with_name("moved").rename(two.path)
     assert run_lineage("index", one.path, "--rebuild", "--yes") == 0
     assert "No answer" not in read_output(capsys, *command)
     assert run_lineage("status", "--all") == 0

@@ -19,6 +19,7 @@ from pyarrow import parquet
 from pipeline.git.repository import open_repository
 from serve.repositories import locate_index
 from stores import database
+from stores.duckdb_engine import SPILL_PREFIX
 from tests.repos import Repo
 from tests.serve import commands
 from tests.serve.cli.terminals import CONTROL_C, ENTER, Terminal
@@ -26,6 +27,16 @@ from tests.serve.processes import run_on_terminal, start_lineage, use_default_si
 
 CONTROL_D = "\x04"
 ROWS = "SELECT * FROM (VALUES (1, 'a,b', NULL, [1, 2]), (2, 'ü\n', 0.5, [])) rows (n, text, share, list)"
+SPILL_THEN_HANG = """
+CREATE TEMP TABLE spilled AS SELECT hash(range) FROM range(4_000_000);
+SELECT levenshtein(repeat('x', 300_000), repeat('y', 300_000))"""
+RUN_IN_LITTLE_MEMORY = """
+import sys
+from serve.cli import app
+from stores import duckdb_engine
+
+duckdb_engine.MEMORY_LIMIT = "20MB"
+sys.exit(app.main(sys.argv[1:]))"""
 SLOW = "SELECT count(*) FROM range(1_000_000_000_000) WHERE hash(range) = 1"
 
 
@@ -287,16 +298,28 @@ def test_interrupt_at_the_prompt(prompt: Terminal) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_during_one_long_function(shared_repo: Repo, number: signal.Signals) -> None:
-    """A signal ends the command within seconds, also while DuckDB computes a value that takes minutes."""
-    statement = "SELECT levenshtein(repeat('x', 300_000), repeat('y', 300_000))"
+def test_signal_during_one_long_function(
+    shared_repo: Repo, shared_index: Path, number: signal.Signals
+) -> None:
+    """A signal ends the command within seconds, also while DuckDB computes a value that takes minutes.
+
+    The rows that DuckDB has written to temporary files are deleted.
+    """
+    folder = locate_index(shared_index, open_repository(shared_repo.path)).folder
     with use_default_signal_handler(number):
-        process = start_lineage("sql", str(shared_repo.path), "-c", statement)
+        process = subprocess.Popen(
+            [sys.executable, "-c", RUN_IN_LITTLE_MEMORY, "sql", str(shared_repo.path), "-c", SPILL_THEN_HANG],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(commands.ROOT)},
+        )
     with pytest.raises(subprocess.TimeoutExpired):
         process.communicate(timeout=5)
+    assert list(folder.glob(f"{SPILL_PREFIX}*/*"))
     process.send_signal(number)
     assert process.communicate(timeout=20) == (b"", b"")
     assert process.returncode == 128 + number
+    assert not list(folder.glob(f"{SPILL_PREFIX}*"))
 
 
 def test_prompt_does_not_hold_the_index(prompt: Terminal, shared_repo: Repo, shared_index: Path) -> None:

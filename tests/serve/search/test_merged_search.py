@@ -15,13 +15,13 @@ import pytest
 
 from pipeline.git import releases
 from serve.api_types import NamedRepository
-from serve.errors import BadRequest
+from serve.errors import BadRequest, NoAnswer
 from serve.find_types import FindAnswer, FindRequest
 from serve.repositories import list_repositories, resolve_repositories
 from serve.search import find_pattern, merged_search
 from serve.search.features import CandidateFeatures
 from serve.search.find_pattern import PatternSearcher
-from serve.search.merged_search import NoAnswer, find_in_repositories
+from serve.search.merged_search import find_in_repositories
 from serve.search.rerank import FeatureReranker, Reranker
 from stores import database, history
 from stores.hunk_details import HunkDetailsCache

@@ -48,7 +48,7 @@ def test_weak_hits_before_all_vectors(repo: Repo, home: Path, path: str | None) 
     request = FindRequest("colour management of printers in the viewfinder", path=path)
     with closing(PatternSearcher(home, load_encoder=lambda _: WordEncoder())) as searcher:
         alone = searcher.find(request, repo.path, NOW)
-        merged = find_in_repositories(searcher, request, resolve_repositories(home, "*", home), NOW)
+        merged = find_in_repositories(searcher, request, resolve_repositories(home, ["*"], home), NOW)
     for answer in (alone, merged):
         assert answer.hits and all(hit.weak for hit in answer.hits)
         assert "vectors for " in (answer.meta.hint or "") and "hit is weak" not in (answer.meta.hint or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -267,7 +268,7 @@ def test_server_with_a_directory_named_like_a_program(file: Path, directory: str
     ("state", "cause"),
     [
         ("missing", "read-only"),
-        ("existing", "Read-only"),
+        ("existing", "read-only"),
         ("a file", "file exists"),
         ("a lock that is a directory", "no regular file"),
     ],
@@ -284,8 +285,27 @@ def test_home_that_cannot_be_written(
     make_read_only(backups, monkeypatch)
     with pytest.raises(FileAccessError, match=f"{file} was not changed, (?=.*{backups}).*{cause}") as raised:
         get_config_file(file).write(SERVER)
-    assert "Set LINEAGE_HOME" in raised.value.hint
+    assert "set LINEAGE_HOME" in raised.value.hint
     assert not file.exists()
+
+
+def test_full_disk(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk, the hint is to free space, for the client's file and for its backup."""
+
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(
+        FileAccessError, match=f"^{file} could not be read or changed: no space left"
+    ) as raised:
+        get_config_file(file).write(SERVER)
+    assert raised.value.hint == "Free some space on the disk, then try again."
+    file.write_text("{}")
+    with pytest.raises(FileAccessError, match=f"{file} was not changed, because .* no space left") as raised:
+        get_config_file(file).write(SERVER)
+    assert raised.value.hint.startswith("Free some space on the disk, then try again. ")
+    assert file.read_text() == "{}" and not [*file.parent.glob(".*")]
 
 
 @pytest.mark.parametrize("original", [None, "{}\n", '{\n  "mcpServers": {}\n}\n', '{\n  "x": 1\n}\n'])

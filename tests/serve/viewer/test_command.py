@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mindmap.file_touches import TouchInput, attach_to_target
+from mindmap.document import ROOT
+from mindmap.file_touches import TouchInput, attach_files
 from mindmap.map_store import MapStore
 from serve.viewer import discovery, server
 from stores.mindmap_files import MindmapDirectory
@@ -175,9 +176,8 @@ def test_lineage_from_daemon(tmp_path: Path) -> None:
     """The viewer gets lineages from the daemon, as the command does."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "x\n", "Begin")
-    document = attach_to_target(
-        create_map(workspace=str(repo.path)), None, [TouchInput("a.py")], "Touched", NOON
-    ).document
+    document = create_map(workspace=str(repo.path))
+    document = attach_files(document, ROOT, [TouchInput("a.py")], "Touched", NOON)
     MapStore(tmp_path / "maps").create(document)
     home = tmp_path / "home"
     settings = {"LINEAGE_NO_DAEMON": "", "LINEAGE_HOME": str(home)}

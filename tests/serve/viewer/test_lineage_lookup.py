@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 import pytest
 from msgspec.structs import replace
 
-from mindmap.document import FileTouch, Mindmap, Node
-from mindmap.file_touches import TouchInput, attach_to_target
+from mindmap.document import ROOT, FileTouch, Mindmap, Node
+from mindmap.file_touches import TouchInput, attach_files
 from mindmap.map_store import MapStore
 from mindmap.nodes import create_mindmap
 from serve.backend import InProcessBackend
@@ -51,7 +51,7 @@ def client(tmp_path: Path, maps: MapStore, home: Path) -> Iterator[ViewerClient]
 
 def create_map_with_files(maps: MapStore, workspace: Path | None, *touches: TouchInput) -> Mindmap:
     document = create_mindmap("Work", str(workspace) if workspace else None, NOON)
-    document = attach_to_target(document, None, touches, "Touched", NOON).document
+    document = attach_files(document, ROOT, touches, "Touched", NOON)
     maps.create(document)
     return document
 

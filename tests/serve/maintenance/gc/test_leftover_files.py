@@ -19,6 +19,8 @@ from serve.maintenance import gc
 from serve.maintenance.gc import DeletableItem, ItemKind, NotDeletedError
 from stores import database, embedding_cache, index_location, locks, maintenance
 from stores.compatibility import EMBEDDING_DIMENSION
+from stores.duckdb_engine import SPILL_PREFIX
+from stores.embedding_cache import CacheUnusable
 from stores.index_location import IndexLocation
 from tests.repos import Repo
 from tests.serve import sample_index
@@ -34,7 +36,7 @@ def test_leftovers_of_killed_runs_are_deleted(repo: Repo, home: Path) -> None:
         maintenance.TEMP_FILE,
         f"{maintenance.TEMP_FILE}.wal",
         "place.json.4711",
-        "spill/part",
+        f"{SPILL_PREFIX}0123/part",
         "git/info/x.lock",
     ):
         file = location.folder / name
@@ -83,7 +85,12 @@ def test_vectors_of_another_model_are_deleted(repo: Repo, home: Path) -> None:
     assert count_cached_vectors(location) == [(EMBEDDING_MODEL, 1_000)]
     assert file.stat().st_size < before // 2 and file.stat().st_mode & 0o777 == 0o600
     assert find_items(home) == {}
-    file.write_bytes(b"damaged")
+    file.write_bytes(b"damaged" * 5_000)
+    with pytest.raises(
+        CacheUnusable, match=f"The embedding cache {file} cannot be used: .* valid DuckDB"
+    ) as error:
+        item.delete()
+    assert "the next index run replaces it" in error.value.hint
     assert find_items(home) == {}
     shutil.rmtree(repo.path)
     (repo.path.parent / "neighbour").mkdir(exist_ok=True)
