@@ -34,9 +34,11 @@ RANGE_HINT: Final = (
 )
 # Maximum number of branches and tags that an error suggests for a misspelled name.
 MAX_SUGGESTIONS: Final = 3
+# Maximum number of times that git starts again after a commit that it cannot read.
+MAX_RESTARTS: Final = 100
 # A plumbing command, because user settings do not change the output. It lists no files for merges.
 _DIFF_TREE: Final = (
-    "diff-tree", "--stdin", "-r", "--root", "-z", "--always", "--name-only", "--no-renames", "-O/dev/null"
+    "diff-tree", "--stdin", "-r", "--root", "-z", "--always", "--no-renames", "-O/dev/null"
 )  # fmt: skip
 # Fields that git prints: SHA, parents, the author's name and address after `.mailmap`, seconds of the committer date,
 # message.
@@ -125,8 +127,7 @@ def read_commits(
     if len(commits) == len(shas):
         return commits, []
     check_objects(repository.objects_dir)
-    # git ends at the first commit that it cannot read.
-    errors = [error for sha in shas if (error := find_read_error(repository, sha))]
+    errors = find_read_errors(repository, git, shas)  # git ends at the first commit that it cannot read
     unreadable = {error.sha for error in errors}
     readable = [sha for sha in shas if sha not in unreadable]
     commits = _read_with_git(repository, git, readable)
@@ -134,7 +135,27 @@ def read_commits(
     return commits, errors
 
 
-def find_read_error(repository: Repository, sha: str) -> UnreadableObject | None:
+def find_read_errors(repository: Repository, git: GitProgram, shas: Sequence[str]) -> list[UnreadableObject]:
+    """Return the errors of the commits that libgit2 or git cannot read.
+
+    git is stricter: it also ends at a tree with an empty file name. Then it starts again after this commit, at most
+    MAX_RESTARTS times.
+    """
+    errors = {sha: error for sha in shas if (error := _find_read_error(repository, sha))}
+    pending = [sha for sha in shas if sha not in errors]
+    for _ in range(MAX_RESTARTS):
+        stdin = "".join(f"{sha}\n" for sha in pending).encode()
+        output = git.run(*_DIFF_TREE, "-c", "-s", "--format=%H", stdin=stdin)
+        read_count = output.stdout.count(b"\0")
+        if read_count >= len(pending):
+            break
+        sha = pending[read_count]
+        errors[sha] = UnreadableObject(sha, "git cannot read it")
+        pending = pending[read_count + 1 :]
+    return [errors[sha] for sha in shas if sha in errors]
+
+
+def _find_read_error(repository: Repository, sha: str) -> UnreadableObject | None:
     """Return the error of reading a commit and the directories that it changes; None if all are readable."""
     check_cancelled()
     try:
@@ -152,6 +173,7 @@ def _read_with_git(repository: Repository, git: GitProgram, shas: Sequence[str])
     separator = secrets.token_hex()  # so that no message or file name can contain it
     output = git.run(
         *_DIFF_TREE,
+        "--name-only",
         "--encoding=UTF-8",
         f"--format={separator}{_FORMAT}",
         stdin="".join(f"{sha}\n" for sha in shas).encode(),
