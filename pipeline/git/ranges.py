@@ -47,6 +47,8 @@ _FORMAT: Final = "%H%x00%P%x00%aN%x00%aE%x00%ct%x00%B%x00"
 _COMMIT_FIELDS: Final = 6
 # Matches the dots of a range outside of braces.
 _DOTS: Final = re.compile(r"\.{2,3}(?![^{]*\})")
+# Matches git's warning about a ref file without the SHA of an object, as a crash leaves it.
+_BROKEN_REF: Final = re.compile(r"^warning: ignoring broken ref (.+)$", re.MULTILINE)
 _SHA: Final = re.compile(r"[0-9a-f]{40}")
 # Matches a word of a range: a revision or `A..B`, with spaces only between braces.
 _WORD: Final = re.compile(r"(?:[^\s{]|\{[^}]*\}?)+")
@@ -237,17 +239,30 @@ def list_ref_commits(repository: Repository, git: GitProgram, patterns: Iterable
     the refs, and BadRange for a pattern that is too long.
     """
     tips: dict[str, None] = {}
-    for sha in list_ref_objects(git, patterns):
+    for sha in list_ref_objects(git, patterns).values():
         with suppress(UnreadableObject):
             if commit := repository.resolve_revision(sha):
                 tips[commit] = None
     return list(tips)
 
 
-def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> list[str]:
-    """Return the objects of the refs that match any of the patterns, also other objects than commits, such as tags.
+def list_unreadable_refs(repository: Repository, git: GitProgram, patterns: Iterable[str]) -> list[str]:
+    """Return the names of the refs that cannot be read, or whose object is missing or damaged.
 
     `patterns`: as for `list_ref_commits`.
+    """
+    names = []
+    for name, sha in list_ref_objects(git, patterns).items():
+        with suppress(UnreadableObject):  # a ref of another object than a commit
+            if repository.resolve_revision(sha) is None:
+                names.append(name)
+    return names
+
+
+def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> dict[str, str]:
+    """Return ref -> object for the refs that match any of the patterns, also for other objects than commits.
+
+    `patterns`: as for `list_ref_commits`. The object of a ref that git cannot read is empty.
 
     git lists all refs in the directories of the patterns, and `NamePattern` selects from them, because git takes
     exponential time to match some globs. Raises UnreadableObject if git cannot list the refs, and BadRange for a
@@ -255,18 +270,19 @@ def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> list[str]:
     """
     full_patterns = [full for pattern in patterns for full in _list_full_patterns(pattern)]
     if not full_patterns:  # git would list all refs
-        return []
+        return {}
     name_patterns = [NamePattern(os.fsencode(full)) for full in full_patterns]
     directories = dict.fromkeys(_WILDCARD_PART.sub("", full) for full in full_patterns)
     output = git.run("for-each-ref", "--format=%(objectname) %(refname)", *directories)
     if output.exit_code:
         raise UnreadableObject("the references", (output.stderr or "git for-each-ref failed").splitlines()[0])
-    lines = (line.partition(b" ") for line in output.stdout.splitlines())
-    return [
-        sha.decode("ascii")
+    lines = [line.partition(b" ") for line in output.stdout.splitlines()]
+    lines += [(b"", b"", os.fsencode(name)) for name in _BROKEN_REF.findall(output.stderr)]
+    return {
+        decode_path(name): sha.decode("ascii")
         for sha, _, name in lines
         if any(pattern.matches(name) for pattern in name_patterns)
-    ]
+    }
 
 
 def _list_full_patterns(pattern: str) -> list[str]:
