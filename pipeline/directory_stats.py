@@ -17,7 +17,7 @@ from pipeline.file_classification import classify_kind
 from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path, list_parent_directories
 from pipeline.git.libgit2 import check_objects
-from pipeline.git.ranges import find_read_error
+from pipeline.git.ranges import find_read_errors
 from pipeline.git.repository import Repository
 
 # `-c`: for a merge, list the paths that differ from every parent. `--name-status`: print a status before each path, so
@@ -55,13 +55,15 @@ class HistoryChanges:
 def read_history_changes(repository: Repository, head: str) -> HistoryChanges:
     """Read the paths that each commit changed, of the commits that `head` reaches.
 
-    Commits at a shallow boundary, and commits with missing trees, are left out.
+    Commits at a shallow boundary, and commits with missing or damaged trees, are left out.
     """
     shas = [sha for sha in repository.walk(head) if repository.can_diff(sha)]
     changes = _read_changes(repository, shas)
-    if changes.readable_commits < len(shas):  # git stops at the first missing tree
+    if changes.readable_commits < len(shas):  # git stops at the first tree that it cannot read
         check_objects(repository.objects_dir)
-        readable_shas = [sha for sha in shas if not find_read_error(repository, sha)]
+        git = commit_graph.create_git_program(repository)
+        unreadable = {error.sha for error in find_read_errors(repository, git, shas)}
+        readable_shas = [sha for sha in shas if sha not in unreadable]
         changes = replace(_read_changes(repository, readable_shas), total_commits=len(shas))
     return changes
 

@@ -141,6 +141,7 @@ class RunSummary:
     `commits`, `hunks`, `head_symbols`: number of rows that this run has written.
     `indexed_commits`: number of commits in the index after the run.
     `unreadable_commits`, `unreadable_head_files`: commits, and paths at HEAD, that the next run will try to read again.
+    `unreadable_refs`: branches to index whose newest commit could not be read.
     `head_error`: why the tree of HEAD could not be read; empty if it was read.
     `refresh`: result of replacing outdated rows of the history (`RunOptions.force`).
     `verdict`: compatibility of the index with this program.
@@ -155,6 +156,7 @@ class RunSummary:
     indexed_commits: int
     unreadable_commits: tuple[UnreadableCommit, ...]
     unreadable_head_files: tuple[str, ...]
+    unreadable_refs: tuple[str, ...]
     head_error: str
     refresh: RefreshResult
     verdict: CompatibilityVerdict
@@ -231,6 +233,7 @@ class IndexRun:
             indexed_commits=result.commits,
             unreadable_commits=result.unreadable_commits,
             unreadable_head_files=progress.unreadable_head_files,
+            unreadable_refs=start.unreadable_refs,
             head_error=head_update.read_error,
             refresh=refresh,
             verdict=result.verdict,

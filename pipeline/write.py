@@ -16,7 +16,7 @@ import pyarrow as pa
 from pipeline.component_versions import get_component_versions, get_encoder_name
 from pipeline.extract import ExtractedBatch
 from pipeline.git.commit_graph import create_git_program
-from pipeline.git.ranges import list_ref_commits
+from pipeline.git.ranges import list_ref_commits, list_unreadable_refs
 from pipeline.git.repository import Repository
 from pipeline.head_symbols import ParsedFiles
 from pipeline.options import EmbedCacheMode, EncoderName
@@ -72,6 +72,7 @@ class RunStart:
     commits without file changes.
     `branch_commits`: pending commits that HEAD does not reach, but a branch does.
     `branch_tips`: newest commit of each branch to index.
+    `unreadable_refs`: names of branches to index whose newest commit cannot be read.
     `obsolete_commits`: unreadable commits that neither HEAD nor a branch reaches. This run does not retry them.
     `head_files`: path -> SHA of the blob, for each file in the recorded HEAD snapshot.
     `components`: component versions of the rows of this run.
@@ -82,6 +83,7 @@ class RunStart:
     commits_without_hunks: frozenset[str]
     branch_commits: frozenset[str]
     branch_tips: tuple[str, ...]
+    unreadable_refs: tuple[str, ...]
     obsolete_commits: frozenset[str]
     head_files: dict[str, str]
     components: ComponentVersions
@@ -146,11 +148,12 @@ def start_run(
         cache_mode or get_cache_mode(recorded_versions) or EmbedCacheMode.OFF, encoder_name
     )
     _require_compatible_index(recorded_versions, current_versions)
-    branch_tips = (
-        list_ref_commits(repository, create_git_program(repository), branch_patterns)
-        if branch_patterns
-        else []
-    )
+    branch_tips: list[str] = []
+    unreadable_refs: list[str] = []
+    if branch_patterns:
+        git = create_git_program(repository)
+        branch_tips = list_ref_commits(repository, git, branch_patterns)
+        unreadable_refs = list_unreadable_refs(repository, git, branch_patterns)
     record_start = partial(
         record_run_start,
         location=writer.location,
@@ -184,6 +187,7 @@ def start_run(
             commits_without_hunks=frozenset(commits_without_hunks),
             branch_commits=frozenset(branch_candidates).intersection(pending),
             branch_tips=tuple(branch_tips),
+            unreadable_refs=tuple(unreadable_refs),
             obsolete_commits=unreadable_commits.difference(candidates, branch_candidates),
             head_files=history.load_head_files(connection),
             components=current_versions,

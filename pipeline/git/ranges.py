@@ -34,9 +34,11 @@ RANGE_HINT: Final = (
 )
 # Maximum number of branches and tags that an error suggests for a misspelled name.
 MAX_SUGGESTIONS: Final = 3
+# Maximum number of times that git starts again after a commit that it cannot read.
+MAX_RESTARTS: Final = 100
 # A plumbing command, because user settings do not change the output. It lists no files for merges.
 _DIFF_TREE: Final = (
-    "diff-tree", "--stdin", "-r", "--root", "-z", "--always", "--name-only", "--no-renames", "-O/dev/null"
+    "diff-tree", "--stdin", "-r", "--root", "-z", "--always", "--no-renames", "-O/dev/null"
 )  # fmt: skip
 # Fields that git prints: SHA, parents, the author's name and address after `.mailmap`, seconds of the committer date,
 # message.
@@ -45,6 +47,8 @@ _FORMAT: Final = "%H%x00%P%x00%aN%x00%aE%x00%ct%x00%B%x00"
 _COMMIT_FIELDS: Final = 6
 # Matches the dots of a range outside of braces.
 _DOTS: Final = re.compile(r"\.{2,3}(?![^{]*\})")
+# Matches git's warning about a ref file without the SHA of an object, as a crash leaves it.
+_BROKEN_REF: Final = re.compile(r"^warning: ignoring broken ref (.+)$", re.MULTILINE)
 _SHA: Final = re.compile(r"[0-9a-f]{40}")
 # Matches a word of a range: a revision or `A..B`, with spaces only between braces.
 _WORD: Final = re.compile(r"(?:[^\s{]|\{[^}]*\}?)+")
@@ -125,8 +129,7 @@ def read_commits(
     if len(commits) == len(shas):
         return commits, []
     check_objects(repository.objects_dir)
-    # git ends at the first commit that it cannot read.
-    errors = [error for sha in shas if (error := find_read_error(repository, sha))]
+    errors = find_read_errors(repository, git, shas)  # git ends at the first commit that it cannot read
     unreadable = {error.sha for error in errors}
     readable = [sha for sha in shas if sha not in unreadable]
     commits = _read_with_git(repository, git, readable)
@@ -134,7 +137,27 @@ def read_commits(
     return commits, errors
 
 
-def find_read_error(repository: Repository, sha: str) -> UnreadableObject | None:
+def find_read_errors(repository: Repository, git: GitProgram, shas: Sequence[str]) -> list[UnreadableObject]:
+    """Return the errors of the commits that libgit2 or git cannot read.
+
+    git is stricter: it also ends at a tree with an empty file name. Then it starts again after this commit, at most
+    MAX_RESTARTS times.
+    """
+    errors = {sha: error for sha in shas if (error := _find_read_error(repository, sha))}
+    pending = [sha for sha in shas if sha not in errors]
+    for _ in range(MAX_RESTARTS):
+        stdin = "".join(f"{sha}\n" for sha in pending).encode()
+        output = git.run(*_DIFF_TREE, "-c", "-s", "--format=%H", stdin=stdin)
+        read_count = output.stdout.count(b"\0")
+        if read_count >= len(pending):
+            break
+        sha = pending[read_count]
+        errors[sha] = UnreadableObject(sha, "git cannot read it")
+        pending = pending[read_count + 1 :]
+    return [errors[sha] for sha in shas if sha in errors]
+
+
+def _find_read_error(repository: Repository, sha: str) -> UnreadableObject | None:
     """Return the error of reading a commit and the directories that it changes; None if all are readable."""
     check_cancelled()
     try:
@@ -152,6 +175,7 @@ def _read_with_git(repository: Repository, git: GitProgram, shas: Sequence[str])
     separator = secrets.token_hex()  # so that no message or file name can contain it
     output = git.run(
         *_DIFF_TREE,
+        "--name-only",
         "--encoding=UTF-8",
         f"--format={separator}{_FORMAT}",
         stdin="".join(f"{sha}\n" for sha in shas).encode(),
@@ -215,17 +239,30 @@ def list_ref_commits(repository: Repository, git: GitProgram, patterns: Iterable
     the refs, and BadRange for a pattern that is too long.
     """
     tips: dict[str, None] = {}
-    for sha in list_ref_objects(git, patterns):
+    for sha in list_ref_objects(git, patterns).values():
         with suppress(UnreadableObject):
             if commit := repository.resolve_revision(sha):
                 tips[commit] = None
     return list(tips)
 
 
-def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> list[str]:
-    """Return the objects of the refs that match any of the patterns, also other objects than commits, such as tags.
+def list_unreadable_refs(repository: Repository, git: GitProgram, patterns: Iterable[str]) -> list[str]:
+    """Return the names of the refs that cannot be read, or whose object is missing or damaged.
 
     `patterns`: as for `list_ref_commits`.
+    """
+    names = []
+    for name, sha in list_ref_objects(git, patterns).items():
+        with suppress(UnreadableObject):  # a ref of another object than a commit
+            if repository.resolve_revision(sha) is None:
+                names.append(name)
+    return names
+
+
+def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> dict[str, str]:
+    """Return ref -> object for the refs that match any of the patterns, also for other objects than commits.
+
+    `patterns`: as for `list_ref_commits`. The object of a ref that git cannot read is empty.
 
     git lists all refs in the directories of the patterns, and `NamePattern` selects from them, because git takes
     exponential time to match some globs. Raises UnreadableObject if git cannot list the refs, and BadRange for a
@@ -233,18 +270,19 @@ def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> list[str]:
     """
     full_patterns = [full for pattern in patterns for full in _list_full_patterns(pattern)]
     if not full_patterns:  # git would list all refs
-        return []
+        return {}
     name_patterns = [NamePattern(os.fsencode(full)) for full in full_patterns]
     directories = dict.fromkeys(_WILDCARD_PART.sub("", full) for full in full_patterns)
     output = git.run("for-each-ref", "--format=%(objectname) %(refname)", *directories)
     if output.exit_code:
         raise UnreadableObject("the references", (output.stderr or "git for-each-ref failed").splitlines()[0])
-    lines = (line.partition(b" ") for line in output.stdout.splitlines())
-    return [
-        sha.decode("ascii")
+    lines = [line.partition(b" ") for line in output.stdout.splitlines()]
+    lines += [(b"", b"", os.fsencode(name)) for name in _BROKEN_REF.findall(output.stderr)]
+    return {
+        decode_path(name): sha.decode("ascii")
         for sha, _, name in lines
         if any(pattern.matches(name) for pattern in name_patterns)
-    ]
+    }
 
 
 def _list_full_patterns(pattern: str) -> list[str]:

@@ -165,6 +165,12 @@ def log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
             _format_unreadable(summary.unreadable_commits),
             text.describe_unreadable_remedy(summary.unreadable_commits, is_partial_clone=is_partial_clone),
         )
+    if summary.unreadable_refs:
+        logger.warning(
+            "Branches whose newest commit is missing or damaged (%d): %s. They are not indexed. Run `git fsck`.",
+            len(summary.unreadable_refs),
+            _join_first(summary.unreadable_refs),
+        )
     if summary.head_error:
         logger.warning(
             "The files of HEAD could not be listed: %s. Their old symbols stay. Run `lineage index` to try again.",

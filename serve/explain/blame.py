@@ -50,14 +50,8 @@ ZERO_SHA: Final = re.compile(r"0+")
 # Escapes in a C-quoted path.
 ESCAPE: Final = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 NAMED_ESCAPES: Final = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"f": b"\f",
-    b"n": b"\n",
-    b"r": b"\r",
-    b"t": b"\t",
-    b"v": b"\v",
-}
+    b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +396,11 @@ def find_main_origin(lines: Sequence[BlamedLine]) -> LineOrigin:
 
 def describe_blame_failure(failure: BlameFailure, repository: Repository) -> str:
     """Say why `git blame` failed."""
-    if repository.is_partial_clone:
+    if failure.reason.startswith("invalid object name: "):
+        files = ", ".join(map(str, _list_configured_files(repository)))
+        hint = f"Write only full commit hashes to the file of `blame.ignoreRevsFile`: {files}."
+        return f"git blame failed: {failure.reason}. {hint}"
+    if repository.is_partial_clone and not failure.reason.startswith("could not open object name list: "):
         return (
             f"git could not read the history: {failure.reason}. "
             f"This partial clone lacks objects, and lineage does not fetch them: run {REFETCH_COMMAND}."

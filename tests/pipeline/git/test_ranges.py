@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.directory_stats import read_history_changes
 from pipeline.git import commit_graph
 from pipeline.git.attributes import MAX_PATTERN_CHARACTERS
 from pipeline.git.errors import UnreadableObject
@@ -41,6 +42,12 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
     repo.merge("topic")
     repo.commit_file("a.py", "a = 3\n")
     return repo
+
+
+def write_tree_with_empty_name(repo: Repo) -> str:
+    blob = repo.git("hash-object", "-w", "--stdin")
+    entry = b"100644 \0" + bytes.fromhex(blob)
+    return repo.git("hash-object", "-t", "tree", "-w", "--stdin", "--literally", stdin=entry)
 
 
 def resolve(repo: Repo, text: str) -> tuple[str, ...]:
@@ -144,6 +151,24 @@ def test_message_that_looks_like_the_next_commit(tmp_path: Path) -> None:
         (head, text, (text,)),
         (parent, "Add a", ("a.py",)),
     ]
+
+
+def test_commits_after_trees_that_only_git_refuses(tmp_path: Path) -> None:
+    """Of commits with an empty file name, only they and their children are left out, merges included."""
+    repo = Repo.create(tmp_path / "repo")
+    for number in range(3):
+        repo.commit_file(f"{number}.py", "a = 1\n")
+        bad_tree = write_tree_with_empty_name(repo)
+        bad = repo.git("commit-tree", "-p", "HEAD", bad_tree, stdin=b"Bad")
+        repo.git("reset", "--quiet", repo.git("commit-tree", "-p", bad, "HEAD^{tree}", stdin=b"Repair"))
+    last = repo.commit_file("last.py", "a = 1\n")
+    repository = open_repository(repo.path)
+    shas = repo.git("rev-list", "HEAD").split()
+    commits, errors = read_commits(repository, commit_graph.create_git_program(repository), shas)
+    assert [error.reason for error in errors] == ["git cannot read it"] * 6
+    assert [commit.paths for commit in commits] == [("last.py",), ("2.py",), ("1.py",), ("0.py",)]
+    assert commits[0].sha == last
+    assert read_history_changes(repository, last).readable_commits == 4
 
 
 @pytest.mark.parametrize(

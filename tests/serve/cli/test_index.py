@@ -219,6 +219,16 @@ def test_branches(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) ->
     assert find("--range", "topic/x", "--since", "1990") == [lost]
 
 
+@pytest.mark.parametrize("content", [f"{'1' * 40}\n", "", "junk\n"], ids=["missing", "empty", "junk"])
+def test_damaged_branch_is_named(repo: Repo, home: Path, content: str) -> None:
+    """A branch without a readable commit is named at the end of the run. A tag of a file is not."""
+    repo.git("tag", "v1")
+    repo.git("tag", "file", repo.git("hash-object", "-w", "--stdin", stdin=b"text"))
+    (repo.path / ".git/refs/heads/broken").write_text(content, encoding="ascii")
+    result = run_index(repo, home, "--all-branches", "--branch", "refs/tags")
+    assert "is missing or damaged (1): refs/heads/broken." in result.stderr
+
+
 def test_rebuild_replaces_the_index(repo: Repo, home: Path) -> None:
     """A rebuild deletes the index, including its write-ahead log, and creates a clean one."""
     run_lineage("index", repo.path)
@@ -412,10 +422,10 @@ def test_missing_alternate(tmp_path: Path, home: Path, capsys: pytest.CaptureFix
     assert "the object directory /nowhere/objects, which" in capsys.readouterr().err
 
 
-def run_index(repo: Repo, home: Path) -> subprocess.CompletedProcess[str]:
+def run_index(repo: Repo, home: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run `lineage index` as a process."""
     return subprocess.run(
-        [sys.executable, "-m", "serve.cli.app", "index", str(repo.path)],
+        [sys.executable, "-m", "serve.cli.app", "index", str(repo.path), *options],
         cwd=ROOT,
         env=os.environ | {"LINEAGE_HOME": str(home)},
         capture_output=True,

@@ -264,6 +264,22 @@ def test_partial_clone_never_fetches(repo: Repo, home: Path, tmp_path: Path) -> 
     assert partial.git("count-objects", "-v") == before
 
 
+def test_malformed_ignore_file_in_a_partial_clone(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """The error about a malformed blame.ignoreRevsFile names the file, and does not advise to fetch objects."""
+    repo.git("config", "uploadpack.allowFilter", "true")
+    partial = repo.clone(tmp_path / "partial", "--filter=tree:0")
+    partial.write("skipped", "def foo():\n")
+    partial.git("config", "blame.ignoreRevsFile", "skipped")
+    limitation = get_limitation(explain(partial, home, "src/a.py"))
+    assert limitation == (
+        "git blame failed: invalid object name: def foo():. "
+        f"Write only full commit hashes to the file of `blame.ignoreRevsFile`: {partial.path / 'skipped'}."
+    )
+    (partial.path / "skipped").unlink()
+    limitation = get_limitation(explain(partial, home, "src/a.py"))
+    assert limitation == "git blame failed: could not open object name list: skipped."
+
+
 @pytest.mark.parametrize("file", ["gone.py", "src", "../../etc/passwd"])
 def test_hint_says_why_there_are_no_hits(repo: Repo, home: Path, file: str) -> None:
     """For a missing file, a directory and a path outside the repository, the hint begins with the reason."""
