@@ -238,8 +238,8 @@ def translate_errors(location: IndexLocation, *, record_damage: bool = True) -> 
     try:
         yield
     except (duckdb.Error, OSError) as error:
-        # pyarrow raises DuckDB's errors as OSError, without the number of a system error.
-        if isinstance(error, OSError) and error.errno is not None:
+        # pyarrow raises DuckDB's errors as OSError, and `fetchmany` raises them as other classes.
+        if not isinstance(error, (*_WRITE_ERRORS, *_DAMAGE_ERRORS)) and not describes_damage(str(error)):
             raise
         translated = _translate_error(location.database, error)
         if translated is None:

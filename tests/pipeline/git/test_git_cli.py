@@ -54,7 +54,7 @@ def test_git_is_killed_after_the_timeout(repo: Repo, tmp_path: Path, monkeypatch
     )
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(commit_graph, "SMALL_HISTORY_SECONDS", 1.0)
+    monkeypatch.setattr(commit_graph, "MIN_SECONDS", 1.0)
     start_time = time.monotonic()
     for _ in range(2):
         commit_graph.refresh(open_repository(repo.path), graph_dir)
