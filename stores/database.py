@@ -9,6 +9,7 @@ file.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -64,8 +65,14 @@ _DAMAGE_ERRORS: Final = (
     duckdb.InternalException,
     duckdb.SerializationException,
 )
-# Parts of DuckDB's messages about a wrong checksum of a block, a file that was cut off, and a block in a wrong place.
-_DAMAGE_PHRASES: Final = ("Corrupt database file", "Could not read enough bytes", "ZSTD Decompression failed")
+# Parts of DuckDB's messages about a block with a wrong checksum, and about a file that was cut off.
+_RECORDED_PHRASES: Final = ("Corrupt database file", "Could not read enough bytes")
+# Matches DuckDB's message about damage, from its start: other messages can quote these words of a user's statement.
+# `fetchmany` puts a sentence of its own before it.
+_DAMAGE_MESSAGE: Final = re.compile(
+    r"(?:Invalid Input Error: Attempting to execute an unsuccessful [^\n]*\nError: )?"
+    rf"(IO Error: (?:{'|'.join(_RECORDED_PHRASES)})[^\n]*|Invalid Input Error: ZSTD Decompression failed[^\n]*)"
+)
 REBUILD_HINT: Final = "Run `lineage index --rebuild --yes` to rebuild it."
 # DuckDB's errors for a failed write.
 _WRITE_ERRORS: Final = (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException)
@@ -251,7 +258,7 @@ def translate_errors(location: IndexLocation, *, record_damage: bool = True) -> 
 
 def _record_damage(location: IndexLocation, error: LineageError) -> None:
     """Write the damage file if the error reports corruption. If that fails, a later command detects it again."""
-    if describes_damage(error.message):
+    if any(phrase in error.message for phrase in _RECORDED_PHRASES):
         record = {"stamp": _get_file_stamp(location.database), "message": error.message, "hint": error.hint}
         with suppress(OSError):
             location.damage.touch(mode=0o600)
@@ -383,7 +390,7 @@ def _build_attach_error(file: Path, error: duckdb.Error, *, is_new: bool) -> Lin
 
 def _translate_error(file: Path, error: duckdb.Error | OSError) -> LineageError | None:
     """Return the error to show for this error of DuckDB, or None if it is a bug."""
-    if isinstance(error, duckdb.Error) and (memory_error := errors.from_memory_error(error)):
+    if memory_error := errors.from_memory_error(error):
         return memory_error
     if isinstance(error, _WRITE_ERRORS) and (storage_error := errors.from_duckdb_error(str(error), file)):
         return storage_error
@@ -394,7 +401,7 @@ def _translate_error(file: Path, error: duckdb.Error | OSError) -> LineageError 
 
 def describes_damage(text: str) -> bool:
     """Return whether the text of an error of DuckDB reports a corrupt file."""
-    return any(phrase in text for phrase in _DAMAGE_PHRASES)
+    return _DAMAGE_MESSAGE.match(text) is not None
 
 
 def reports_damage(file: Path, error: duckdb.Error) -> bool:
@@ -403,8 +410,8 @@ def reports_damage(file: Path, error: duckdb.Error) -> bool:
 
 
 def _build_damaged_index_error(file: Path, error: Exception) -> DamagedIndex:
-    lines = str(error).splitlines()
-    reason = next(filter(describes_damage, lines), lines[0])
+    match = _DAMAGE_MESSAGE.match(str(error))
+    reason = match[1] if match else str(error).splitlines()[0]
     return DamagedIndex(
         f"The index {file} cannot be read: {reason}",
         hint=REBUILD_HINT,

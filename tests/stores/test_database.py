@@ -458,6 +458,24 @@ def test_truncated_file(tmp_path: Path, read: Callable[[duckdb.DuckDBPyConnectio
             pass
 
 
+@pytest.mark.parametrize("phrase", ["Corrupt database file", "Could not read enough bytes"])
+def test_damage_in_the_words_of_a_statement(tmp_path: Path, phrase: str) -> None:
+    """An error that only quotes the words of a statement is no damage, and nothing is recorded."""
+    location = create_index(tmp_path)
+    for statement in (
+        f"SELECT '{phrase}' FROM nope",
+        f"SELECT 'IO Error: {phrase}'::INT",
+        f"SELECT error('{phrase}')",
+    ):
+        with (
+            pytest.raises(duckdb.Error, match=phrase),
+            database.open_for_reading(location) as connection,
+            database.translate_errors(location),
+        ):
+            connection.execute(statement).fetchall()
+    assert not location.damage.exists()
+
+
 def test_private_files_in_threads(tmp_path: Path) -> None:
     """New files are private until the last thread leaves `make_files_private`; then the umask is restored."""
     before = os.umask(0o022)
