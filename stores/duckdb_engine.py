@@ -7,6 +7,7 @@ The module also loads DuckDB extensions by path, and makes new files private (um
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections import deque
@@ -33,6 +34,8 @@ MEMORY_LIMIT: Final = "512MB"
 # system still caches them, so reading them again is cheap.
 CACHE_FLUSH_LIMIT: Final = "1MB"
 SPILL_PREFIX: Final = "spill-"
+# Matches the name of a spill directory, which has the id of its process.
+_SPILL_NAME: Final = re.compile(rf"{SPILL_PREFIX}([0-9]{{1,9}})-[0-9a-f]+")
 # Memory limits for work on whole tables, tried in this order. A copy of an index took a third of 96 MB at 80,000 hunks
 # and two thirds at 1,000,000. Thousands of consecutive hunks of 57 KB need the second limit.
 LOW_MEMORY_LIMITS: Final = ("96MB", "256MB", MEMORY_LIMIT)
@@ -132,7 +135,7 @@ def start_engine(location: IndexLocation, threads: int) -> duckdb.DuckDBPyConnec
 
     Engines with the same spill directory would overwrite each other's files.
     """
-    spill_directory = location.folder / f"{SPILL_PREFIX}{os.urandom(8).hex()}"
+    spill_directory = location.folder / f"{SPILL_PREFIX}{os.getpid()}-{os.urandom(8).hex()}"
     return duckdb.connect(
         ":memory:",
         config={
@@ -228,6 +231,25 @@ def _find_extension_file(name: str) -> Path:
     """Return the extension's file; raise StopIteration or PackageNotFoundError if there is none."""
     files = metadata.distribution(f"duckdb-extension-{name}").files or ()
     return next(Path(str(file.locate())) for file in files if file.suffix == ".duckdb_extension")
+
+
+def find_leftover_spill_directories(folder: Path) -> list[Path]:
+    """Return the spill directories in an index directory whose processes have ended without deleting them."""
+    return [path for path in sorted(folder.glob(f"{SPILL_PREFIX}*")) if not _is_used(path)]
+
+
+def _is_used(spill_directory: Path) -> bool:
+    """Return whether the process of a spill directory is running."""
+    match = _SPILL_NAME.fullmatch(spill_directory.name)
+    if match is None:
+        return False
+    try:
+        os.kill(int(match[1]), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # a process of another user
+        return True
+    return True
 
 
 def read_batches(

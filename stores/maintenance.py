@@ -32,7 +32,7 @@ from stores import (
     schema,
 )
 from stores.database import READ_WAIT_SECONDS, WRITE_WAIT_SECONDS
-from stores.duckdb_engine import SPILL_PREFIX, make_files_private
+from stores.duckdb_engine import find_leftover_spill_directories, make_files_private
 from stores.index_location import DATABASE_FILE, GIT_DIRECTORY, LOCATION_FILE, IndexLocation
 from stores.locks import Deadline
 
@@ -256,7 +256,6 @@ _LEFTOVER_PATTERNS: Final = (
     f"{LOCATION_FILE}.*",
     f"{GIT_DIRECTORY}/info/*.lock",
     f"{GIT_DIRECTORY}/info/tmp_*",
-    f"{SPILL_PREFIX}*",
 )
 LOCK_SUFFIX: Final = ".lock"
 
@@ -278,16 +277,18 @@ def is_empty_directory(folder: Path) -> bool:
     """
     os.stat(f"{folder}/.")  # noqa: PTH116 - Path removes the dot, which needs the permission to open files
     names = {path.name for path in folder.iterdir()}
-    names -= {copy.name for copy in index_copy.find_leftover_directories(folder)}
-    return all(
-        name == GIT_DIRECTORY or name.startswith(SPILL_PREFIX) or name.endswith(LOCK_SUFFIX) for name in names
-    )
+    names -= {path.name for path in _find_leftover_directories(folder)}
+    return all(name == GIT_DIRECTORY or name.endswith(LOCK_SUFFIX) for name in names)
+
+
+def _find_leftover_directories(folder: Path) -> list[Path]:
+    return index_copy.find_leftover_directories(folder) + find_leftover_spill_directories(folder)
 
 
 def find_leftover_files(location: IndexLocation) -> list[Path]:
     """Return temporary files and directories of an index. They are leftovers if no index run is in progress."""
     files = [path for pattern in _LEFTOVER_PATTERNS for path in sorted(location.folder.glob(pattern))]
-    files += index_copy.find_leftover_directories(location.folder)
+    files += _find_leftover_directories(location.folder)
     if location.wal.exists() and not location.database.exists():
         files.append(location.wal)
     return files
@@ -319,7 +320,7 @@ def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -
             if file.is_dir() and not file.is_symlink():  # a directory with the name of a file
                 shutil.rmtree(file)
             file.unlink(missing_ok=True)
-        for spill_directory in location.folder.glob(f"{SPILL_PREFIX}*"):
+        for spill_directory in find_leftover_spill_directories(location.folder):
             shutil.rmtree(spill_directory, ignore_errors=True)
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -29,6 +32,13 @@ from tests.serve.maintenance.gc.helpers import delete_items, find_items, find_lo
 from tests.serve.processes import start_lineage
 
 
+def run_process() -> int:
+    """Return the id of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
 def test_leftovers_of_killed_runs_are_deleted(repo: Repo, home: Path) -> None:
     """Temporary files, spilled rows and a stale lock of the commit-graph are deleted; the index stays."""
     location = find_location(repo, home)
@@ -36,7 +46,7 @@ def test_leftovers_of_killed_runs_are_deleted(repo: Repo, home: Path) -> None:
         maintenance.TEMP_FILE,
         f"{maintenance.TEMP_FILE}.wal",
         "place.json.4711",
-        f"{SPILL_PREFIX}0123/part",
+        f"{SPILL_PREFIX}{run_process()}-0123/part",
         "git/info/x.lock",
     ):
         file = location.folder / name
@@ -47,6 +57,18 @@ def test_leftovers_of_killed_runs_are_deleted(repo: Repo, home: Path) -> None:
     delete_items(home)
     assert find_items(home) == {}
     assert len(list_recorded_commits(repo, home)) == 1
+
+
+def test_spilled_rows_of_a_running_process_stay(repo: Repo, home: Path) -> None:
+    """gc and a rebuild delete no rows that the engine of a running process has spilled, and may read again."""
+    location = find_location(repo, home)
+    file = location.folder / f"{SPILL_PREFIX}{os.getpid()}-0123" / "part"
+    file.parent.mkdir()
+    file.touch()
+    assert find_items(home) == {}
+    maintenance.delete_leftover_files(location)
+    maintenance.delete_index(location)
+    assert file.exists()
 
 
 def fill_cache(location: IndexLocation, model: str, count: int) -> None:
