@@ -91,6 +91,10 @@ class UnreadableObject(LineageError):
         return type(self), (self.sha, self.reason, self.hint)
 
 
+class NotACommit(UnreadableObject):
+    """Error for the name of an object of another kind, where a commit is needed."""
+
+
 def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
     """Return the error for a path that is in no repository. `exists`: whether the path exists."""
     if not exists:

@@ -19,7 +19,7 @@ from typing import Final
 
 from pipeline.git.attributes import MAX_PATTERN_CHARACTERS, NamePattern
 from pipeline.git.changes import decode_path
-from pipeline.git.errors import UnreadableObject
+from pipeline.git.errors import NotACommit, UnreadableObject
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.libgit2 import check_alternates, check_objects
 from pipeline.git.objects import EPOCH, collect_reachable, parse_seconds
@@ -253,9 +253,14 @@ def list_unreadable_refs(repository: Repository, git: GitProgram, patterns: Iter
     """
     names = []
     for name, sha in list_ref_objects(git, patterns).items():
-        with suppress(UnreadableObject):  # a ref of another object than a commit
-            if repository.resolve_revision(sha) is None:
-                names.append(name)
+        try:
+            is_readable = repository.resolve_revision(sha) is not None
+        except NotACommit:
+            continue
+        except UnreadableObject:
+            is_readable = False
+        if not is_readable:
+            names.append(name)
     return names
 
 

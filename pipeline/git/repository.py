@@ -22,6 +22,7 @@ from pipeline.git.attributes import AttributeReader
 from pipeline.git.changes import RawPatch, decode_path, is_regular
 from pipeline.git.errors import (
     BEYOND_SHALLOW_BOUNDARY,
+    NotACommit,
     UnreadableObject,
     build_not_found_error,
     build_open_error,
@@ -180,7 +181,7 @@ class Repository:
     def resolve_revision(self, revision: str) -> str | None:
         """Return the SHA of the commit that a revision names; None if the revision names no object, or several.
 
-        Raises UnreadableObject if the revision names an object that is not a commit.
+        Raises NotACommit if the revision names another object, and UnreadableObject if a tag's object is unreadable.
         """
         with suppress(pygit2.GitError, KeyError, ValueError):
             if "\0" not in revision:  # libgit2 would read only the text before the NUL
@@ -205,7 +206,7 @@ class Repository:
             while (object_type := self._odb.read_header(sha)[0]) == ObjectType.TAG:
                 sha = parse_tag_target(self._odb.read(sha)[1])
         if object_type != ObjectType.COMMIT:
-            raise UnreadableObject(revision, f"{sha} is not a commit")
+            raise NotACommit(revision, f"{sha} is not a commit")
         return sha
 
     def find_root_commit(self, sha: str) -> str:

@@ -167,7 +167,7 @@ def log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
         )
     if summary.unreadable_refs:
         logger.warning(
-            "Branches whose newest commit is missing or damaged (%d): %s. They are not indexed. Run `git fsck`.",
+            "Branches and tags whose commit is missing or damaged (%d): %s. They are not indexed. Run `git fsck`.",
             len(summary.unreadable_refs),
             _join_first(summary.unreadable_refs),
         )

@@ -20,6 +20,7 @@ from pipeline.git.ranges import (
     list_range,
     list_range_outside,
     list_ref_commits,
+    list_unreadable_refs,
     read_commits,
 )
 from pipeline.git.repository import open_repository
@@ -240,6 +241,21 @@ def test_refs_without_a_commit(tmp_path: Path) -> None:
     git = commit_graph.create_git_program(repository)
     assert list_ref_commits(repository, git, ["refs/heads", "refs/tags"]) == [head]
     assert list_ref_commits(repository, git, []) == []
+
+
+def test_names_of_unreadable_refs(tmp_path: Path) -> None:
+    """Branches and annotated tags without their commit are named, but not a tag of a tree."""
+    repo = Repo.create(tmp_path / "repo")
+    lost = repo.commit_file("a.py", "a = 1\n")
+    repo.git("tag", "-a", "-m", "Lost", "lost")
+    repo.git("checkout", "-q", "--orphan", "other")
+    repo.commit_file("b.py", "b = 1\n")
+    repo.git("tag", "tree", "HEAD^{tree}")
+    (repo.path / ".git/objects" / lost[:2] / lost[2:]).unlink()
+    repository = open_repository(repo.path)
+    git = commit_graph.create_git_program(repository)
+    names = list_unreadable_refs(repository, git, ["refs/heads", "refs/tags"])
+    assert names == ["refs/heads/main", "refs/tags/lost"]
 
 
 def test_unreadable_refs(tmp_path: Path) -> None:
