@@ -19,11 +19,11 @@ from typing import Final, TypeAlias
 
 import Stemmer
 
-# Limit on the message in a semantic text. The encoder reads 256 tokens, about 1,000 characters. Most of them are for
-# the other fields, above all the changed lines.
+# Limit on the message in a semantic text. The encoder reads 192 tokens, about 750 characters. Most of them are for the
+# other fields, above all the changed lines.
 MAX_MESSAGE_CHARACTERS: Final = 400
-# Limit on the changed lines in a semantic text: twice what the encoder reads of an average text, because some code has
-# more characters per token.
+# Limit on the changed lines in a semantic text: more than twice what the encoder reads of an average text, because some
+# code has more characters per token.
 MAX_CHANGE_CHARACTERS: Final = 2_000
 # Characters to read for each character of a limit, because indentation and blank lines are dropped afterwards. In
 # nearly every change these are less than 3/4 of the text.

@@ -26,7 +26,8 @@ Weights = NamedArrays
 LAYER_COUNT: Final = 6
 HEAD_COUNT: Final = 12
 HIDDEN_SIZE: Final = 384
-MAX_TOKENS: Final = 256
+# Rows of the table of position embeddings. A text may have fewer tokens: see `MAX_TOKENS` in `pipeline.encoders.base`.
+POSITION_COUNT: Final = 256
 # Added to the variance in layer normalizations, against a division by zero.
 EPSILON: Final = 1e-12
 
@@ -62,7 +63,7 @@ class NumpyMiniLM:
     peaks: NamedArrays = field(default_factory=dict)
 
     def embed(self, tokens: Sequence[int]) -> Floats:
-        """Return the unit vector of a text, given its token ids, at most MAX_TOKENS."""
+        """Return the unit vector of a text, given its token ids, at most POSITION_COUNT."""
         x = self._apply_layer_norm(
             get_position_embeddings(self.weights)[: len(tokens)] + self._look_up_words(tokens),
             "embeddings.LayerNorm",
@@ -121,12 +122,12 @@ def gelu(x: Floats) -> Floats:
 
 
 def get_position_embeddings(weights: Weights) -> Floats:
-    """Return position embeddings plus the embedding of token type 0, the only type: shape (MAX_TOKENS, HIDDEN_SIZE)."""
+    """Return position embeddings plus the embedding of the only token type: shape (POSITION_COUNT, HIDDEN_SIZE)."""
     table = (
         weights["embeddings.position_embeddings.weight"]
         + weights["embeddings.token_type_embeddings.weight"][0]
     )
-    positions: Floats = table[:MAX_TOKENS]
+    positions: Floats = table[:POSITION_COUNT]
     return positions
 
 

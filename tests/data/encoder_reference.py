@@ -5,8 +5,8 @@ The hunks are those 20 of a sample of 500 whose vectors of the bundled encoder a
     python -m tests.data.encoder_reference WEIGHTS
 
 WEIGHTS is the file that `pipeline.training.export` wrote next to the bundled one. Run it in a clone with the whole
-history. The vectors come from the reference model in `pipeline.encoders.minilm`, not from the graph that they
-test.
+history, then set REFERENCE_TOKENS of `tests.pipeline.encoders.test_base` to `pipeline.encoders.base.MAX_TOKENS`. The
+vectors come from the reference model in `pipeline.encoders.minilm`, not from the graph that they test.
 """
 
 from __future__ import annotations

