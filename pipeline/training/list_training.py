@@ -404,7 +404,7 @@ def train_with_checkpoints(
         losses.append(loss)
         if (step + 1) % log_every == 0:
             logger.info("step %d: loss %.3f", step + 1, np.mean(losses[-log_every:]))
-        if clock.elapsed_share > next_checkpoint / CHECKPOINT_COUNT:
+        if next_checkpoint < CHECKPOINT_COUNT and clock.elapsed_share > next_checkpoint / CHECKPOINT_COUNT:
             next_checkpoint += 1
             save_checkpoint()
     save_checkpoint()

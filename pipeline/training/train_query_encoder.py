@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import logging
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -36,7 +36,7 @@ from torch.nn import functional
 
 from pipeline.encoders.base import OnnxEncoder, load_tokenizer
 from pipeline.encoders.onnx_graph import read_encoder_weights
-from pipeline.file_classification import classify_role
+from pipeline.file_classification import FileRole, classify_role
 from pipeline.git.repository import open_repository
 from pipeline.hunks import Hunk, extract_hunks
 from pipeline.ignore import IgnoreRules
@@ -174,7 +174,7 @@ def encode_changes(path: Path, answer_shas: frozenset[str], file: Path, seed: in
 
 def select_changes(hunks: Iterable[Hunk]) -> list[Hunk]:
     """Return at most MAX_CHANGES hunks that have text: source files first, then tests."""
-    order = {"source": 0, "test": 1}
+    order: Mapping[FileRole, int] = {"source": 0, "tests": 1}
     text_hunks = (hunk for hunk in hunks if hunk.added_text or hunk.removed_text)
     return sorted(text_hunks, key=lambda hunk: order.get(classify_role(hunk.file_path), 2))[:MAX_CHANGES]
 
