@@ -1,11 +1,12 @@
-"""Changes of the files in a watched workspace: they are computed from file events and recorded in a mindmap.
+"""Net changes of the files in a watched workspace: computed from file events, recorded in a mindmap.
 
 All events of a file in one batch become one change. The first event shows whether the file existed before the batch. A
 rename to the file's path does not show this, so HEAD and the mindmap (short: map) decide. The disk shows whether the
 file exists now. A file that was created and deleted in one batch is not recorded.
 
-Changed files attach to the map's task in progress. The entry of a file on a node is called a touch. Files that git
-ignores, files that a checkout wrote, and changes that the map already has, are not recorded.
+Changed files attach to the map's task in progress, or to a node for touched files. The entry of a file on a node is
+called a touch. Files that git ignores, files that a checkout wrote, and changes that the map already has, are not
+recorded.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class FileChange:
     """Net change of one file by all its events in a batch, or by the removal of its directory.
 
     `path` is relative to the workspace. `existed_before` is None if unknown. `timestamp` is the time of the last event,
-    or of the removal. For a last event MODIFIED, it is the result of `_estimate_write_time`.
+    or of the removal. If the last event is MODIFIED, it is the result of `_estimate_write_time`.
     """
 
     path: bytes

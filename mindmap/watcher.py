@@ -141,7 +141,7 @@ class Watcher:
 
     `find_git` returns the git runner of a directory; None outside repositories.
 
-    `_lock` guards changes of `_workspaces` and of their `map_ids`. `_start_lock` guards starting and stopping of
+    `_lock` guards changes of `_workspaces` and of a workspace's `map_ids`. `_start_lock` guards starts and stops of
     observers. An observer holds its own lock when it calls the event handler, which takes the lock of the workspace. So
     a thread that holds `_lock` or a workspace's lock must call no method of an observer: it could wait forever.
     """

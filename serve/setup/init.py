@@ -126,6 +126,7 @@ def _plan_section_removal(repository: Repository, name: str) -> FileChange:
 
 def _has_instructions(repository: Repository, name: str) -> bool:
     """Return whether the file has a section with the instructions, not a section that includes another file."""
+    # Only the instructions name the tool `find_pattern`.
     return _has_section(repository, name) and b"find_pattern" in (repository.root / name).read_bytes()
 
 

@@ -60,8 +60,8 @@ def run_plan(path: Path, options: PlanOptions) -> list[str]:
     repository = open_repository(path)
     if options.write:
         check_writable(repository)
-    own_patterns = () if options.replace else parse_user_patterns(read_ignore_file(repository))
-    plan = plan_ignore_patterns(repository, own_patterns)
+    user_patterns = () if options.replace else parse_user_patterns(read_ignore_file(repository))
+    plan = plan_ignore_patterns(repository, user_patterns)
     return [*format_plan(plan), *_write_suggestions(repository, plan, options)]
 
 
