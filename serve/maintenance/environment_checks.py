@@ -157,7 +157,9 @@ def _find_hook_fault(file: Path) -> str:
 
 
 def _format_hook_remedy(directory: Path, faults: dict[str, str]) -> str:
-    not_executable = [str(directory / name) for name, fault in faults.items() if fault == NOT_EXECUTABLE]
+    not_executable = [
+        quote(str(directory / name)) for name, fault in faults.items() if fault == NOT_EXECUTABLE
+    ]
     if not_executable:
         return f"Run `chmod +x {' '.join(not_executable)}`, then `lineage init`."
     return "Run `lineage init` to update them."
