@@ -221,7 +221,7 @@ class Mindmap(_DocumentPart, frozen=True, kw_only=True):
     activity_log: tuple[Activity, ...] = _define_encoded_field(())
 
 
-# Created on import, because msgspec crashes if several threads decode a type at the same time for the first time.
+# Created on import, because msgspec crashes if several threads decode a type for the first time at once.
 _DECODER: Final = msgspec.json.Decoder(Mindmap)
 
 
@@ -289,7 +289,7 @@ _FIELD_NAMES: Final = {
 
 
 def _collect_unknown_fields(json_value: Any, part_type: type[_DocumentPart]) -> Any:
-    """Return a decoded part with its unknown fields moved to a dict at UNKNOWN_KEY, and the same in nested parts.
+    """Return a decoded part. In it and in nested parts, the unknown fields are moved to a dict at UNKNOWN_KEY.
 
     A field is unknown if `part_type` does not define it. The argument is changed, too. A value of an unexpected type is
     returned unchanged; `msgspec.convert` reports it later.

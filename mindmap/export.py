@@ -74,7 +74,7 @@ def build_outline(
     """Return a node and its subtree, down to `max_depth` levels below it, as outline lines in depth-first order.
 
     If there are more than `max_lines` lines, complete levels are left out, the deepest first, but never the first level
-    below the node. If still more lines remain, only the first `max_lines` are returned. None means no limit.
+    below the node. If more lines remain even then, only the first `max_lines` are returned. None means no limit.
     """
     depths = {node.id: depth for node, depth in tree.walk(document.nodes, start_id)}
     max_depth = _fit_depth(depths, max_depth, max_lines)
@@ -115,8 +115,8 @@ def _fit_depth(depths: dict[str, int], max_depth: int | None, max_lines: int | N
 
     `depths` has the depth of each node by id. None means no limit.
     """
-    deepest = max(depths.values())
-    max_depth = deepest if max_depth is None else min(max_depth, deepest)
+    subtree_depth = max(depths.values())
+    max_depth = subtree_depth if max_depth is None else min(max_depth, subtree_depth)
     if max_lines is not None:
         while max_depth > 1 and sum(depth <= max_depth for depth in depths.values()) > max_lines:
             max_depth -= 1
@@ -140,6 +140,7 @@ def _find_last_siblings(lines: list[OutlineLine]) -> set[int]:
 _MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~&])")
 # Start of a text that Markdown would read as the marker of a nested list.
 _LIST_MARKER: Final = re.compile(r"^(\d*)([-+.)])(?=\s|$)")
+# Link style -> Mermaid arrow.
 _ARROWS: Final = {None: "-->", "solid": "-->", "dashed": "-.->", "animated": "==>"}
 # Node type -> brackets of its Mermaid shape; any other type is a box.
 _SHAPES: Final = {

@@ -88,17 +88,17 @@ def choose_target(document: Mindmap, requested_id: str | None = None) -> AttachT
     """
     if requested_id is not None and requested_id in document.nodes:
         return AttachTarget(document, requested_id)
-    active = find_active_task(document)
-    if active is not None:
-        return AttachTarget(document, active.id)
-    for child in document.nodes[ROOT].children:
-        if document.nodes[child].label == TOUCHED_FILES:
-            return AttachTarget(document, child)
+    active_task = find_active_task(document)
+    if active_task is not None:
+        return AttachTarget(document, active_task.id)
+    for child_id in document.nodes[ROOT].children:
+        if document.nodes[child_id].label == TOUCHED_FILES:
+            return AttachTarget(document, child_id)
     return _add_touched_files_node(document)
 
 
 def log_touch(document: Mindmap, requested_id: str | None, touch: TouchInput, now: str) -> EditResult:
-    """Attach a file that an agent names, to the node of `choose_target`.
+    """Attach a file that an agent has named to the node of `choose_target`.
 
     Symbolic links to directories in its path are resolved. A path outside the workspace gives a warning in the result.
     """
@@ -106,9 +106,9 @@ def log_touch(document: Mindmap, requested_id: str | None, touch: TouchInput, no
     touch = _follow_links(document, touch, paths)
     message = describe_touch(touch, document.workspace_path)
     target = choose_target(document, requested_id)
-    changed = attach_files(target.document, target.node_id, [touch], message, now)
+    new_document = attach_files(target.document, target.node_id, [touch], message, now)
     warning = paths.describe_paths_outside(touch.path, touch.previous_path)
-    return EditResult(changed, message, (target.node_id,), node_count=1, warning=warning)
+    return EditResult(new_document, message, (target.node_id,), node_count=1, warning=warning)
 
 
 def attach_files(
@@ -162,18 +162,19 @@ def attach_detected_files(
 ) -> EditResult | None:
     """Attach the files that git sync found: to the requested node if it exists, else each file to a node that has it.
 
-    If several nodes have a file, it attaches to the target of `choose_target` if that is one of them, else to the node
-    with the newest touch. If no node has the file, it attaches to the target.
+    If several nodes have a file, it attaches to the node of `choose_target` if that is one of them, else to the node
+    with the newest touch of the file. A file that no node has attaches to the node of `choose_target`.
 
-    If the map has the rename of a file, and no node has its old path, the deletion of the old path is left out. Returns
-    None if no file is left.
+    The deletion of the old path of a renamed file is left out if the map has the rename and no node has the old path.
+    Returns None if no file is left.
     """
     paths = WorkspacePaths.from_workspace(document.workspace_path)
     target = choose_target(document, requested_id)
     touches_by_path: dict[str, dict[str, FileTouch]] = {}
     for node in document.nodes.values():
-        for stored in node.files:
-            touches_by_path.setdefault(_normalize_stored_path(paths, stored), {})[node.id] = stored
+        for stored_touch in node.files:
+            path = _normalize_stored_path(paths, stored_touch)
+            touches_by_path.setdefault(path, {})[node.id] = stored_touch
     rename_sources = {
         touch.previous_path
         for stored_touches in touches_by_path.values()
@@ -187,18 +188,18 @@ def attach_detected_files(
             continue
         node_id = target.node_id
         if requested_id != node_id and stored_touches and node_id not in stored_touches:
-            # Reversed, since `max` returns the first of equal timestamps and the map's last node is to win.
+            # `max` returns the first of equal items. Reversed, it returns the last node of the map instead.
             node_id = max(reversed(stored_touches), key=lambda node_id: stored_touches[node_id].timestamp)
         touches_by_node.setdefault(node_id, []).append(keep_rename(touch, stored_touches.get(node_id)))
     if not touches_by_node:
         return None
     file_count = sum(map(len, touches_by_node.values()))
     message = _format_sync_message(file_count, len(touches_by_node.get(target.node_id, ())))
-    # The document of the target may have a new node, which is not needed if nothing attaches to it.
-    base = target.document if target.node_id in touches_by_node else document
-    changed = attach_to_nodes(base, touches_by_node, message, now, target.node_id)
+    # The target's document may have a new node `Touched Files`, which is not needed if nothing attaches to it.
+    old_document = target.document if target.node_id in touches_by_node else document
+    new_document = attach_to_nodes(old_document, touches_by_node, message, now, target.node_id)
     node_ids = sorted(touches_by_node, key=lambda node_id: node_id != target.node_id)  # the target first
-    return EditResult(changed, message, tuple(node_ids), node_count=len(node_ids), file_count=file_count)
+    return EditResult(new_document, message, tuple(node_ids), node_count=len(node_ids), file_count=file_count)
 
 
 def is_generated_summary(summary: str) -> bool:
@@ -207,9 +208,10 @@ def is_generated_summary(summary: str) -> bool:
 
 
 def keep_rename(touch: TouchInput, existing: FileTouch | None) -> TouchInput:
-    """Return a detected touch, without its action if the existing touch of the file is a rename.
+    """Return a detected touch; without its action if the existing touch of the file is a rename.
 
-    So the action of the existing touch stays `rename`. A deletion and another rename keep their action.
+    A touch without action leaves the action of the existing touch unchanged. Detected deletions and renames keep their
+    action.
     """
     is_rename = existing is not None and existing.action == RENAME
     if is_rename and touch.action not in ("delete", RENAME):
@@ -230,7 +232,7 @@ def _find_new_renames(
 ) -> dict[str, FileTouch]:
     """Return the touches of the renames that the map does not have yet, by old path.
 
-    A rename that the map has must not move touches again, since a file that is at its old path now is a new file.
+    A rename that the map has must not move touches again: if its old path has a file now, that is a new file.
     """
     recorded_renames = {
         (_normalize_stored_path(paths, touch), touch.previous_path)
@@ -255,12 +257,12 @@ def _format_sync_message(file_count: int, target_count: int) -> str:
 
 
 def _follow_links(document: Mindmap, touch: TouchInput, paths: WorkspacePaths) -> TouchInput:
-    """Return the touch with links to directories resolved in its paths."""
-    stored_paths = {stored.path for node in document.nodes.values() for stored in node.files}
+    """Return the touch with symbolic links to directories resolved in its paths."""
+    stored_paths = {stored_touch.path for node in document.nodes.values() for stored_touch in node.files}
 
     def follow(path: str, *, is_gone: bool) -> str:
         normalized_path = paths.normalize(path)
-        # A link may have replaced the directory of a file that is gone. So a path that the map has is not resolved.
+        # A link may have replaced the directory of a file that is gone. So its path stays if the map has it.
         is_stored = normalized_path in stored_paths
         return normalized_path if is_gone and is_stored else paths.follow_links(path)
 
@@ -368,7 +370,7 @@ def _validate_touch(touch: TouchInput, paths: WorkspacePaths, timestamp: str) ->
     previous_path = paths.normalize(touch.previous_path) if touch.previous_path else None
     if previous_path and touch.action not in (None, RENAME):
         raise BadTouch(
-            f"A file with the action {touch.action!r} has no previous path.",
+            f"A file with the action {touch.action!r} cannot have a previous path.",
             hint=f"Set the action to {RENAME!r}.",
         )
     if touch.action == RENAME and previous_path is None:

@@ -18,11 +18,12 @@ from typing import Final, Protocol
 from mindmap.validation import decode_path
 from stores.errors import LineageError
 
-# Codes of `git status --porcelain` for unmerged files. DD is left out, since there both sides deleted the file.
-_UNMERGED: Final = ("AU", "UD", "UA", "DU", "AA", "UU")
-# Matches the reflog entries of commands that write files which HEAD has then, and which nobody edited.
+# Codes of `git status --porcelain` for unmerged files, except DD: both sides deleted the file.
+_UNMERGED_CODES: Final = ("AU", "UD", "UA", "DU", "AA", "UU")
+# Matches the reflog entries of commands that write files of the new HEAD. Such writes are not recorded as edits.
 _CHECKOUT_ENTRY: Final = re.compile(rb"(?:checkout|reset|merge|pull|rebase)\b")
-# A command holds the index lock while it writes files. An older lock was left by a killed git, or waits for an editor.
+# A git command holds the index lock while it writes files. A lock that is older than this is ignored: the git process
+# was killed, or waits for an editor.
 MAX_LOCK_SECONDS: Final = 60.0
 
 
@@ -31,8 +32,8 @@ class StatusEntry:
     """One file that differs from HEAD. All paths are relative to the work tree.
 
     `action` is one of `mindmap.document.ACTIONS`. `previous_path` is the old path of a staged rename. If
-    `is_untracked`, the line counts of `git diff` do not describe the file on disk: they are missing, or they count the
-    lines of a tracked file that was removed from the index, as deleted.
+    `is_untracked`, the line counts of `git diff` do not describe the file on disk: they are missing, or, after
+    `git rm --cached`, they count all lines as deleted.
     """
 
     path: bytes
@@ -100,7 +101,7 @@ def _iter_file_entries(code: str, path: bytes, old_path: bytes | None) -> Iterat
 
 
 def _parse_action(code: str) -> str:
-    if code in _UNMERGED:
+    if code in _UNMERGED_CODES:
         return "modify"
     if code[1] == "D" or (code[0] == "D" and code[1] == " "):
         return "delete"
@@ -210,7 +211,8 @@ class Workspace:
     def find_checkout_time(self) -> float:
         """Return when git last wrote files to move HEAD, in seconds since 1970.
 
-        Return 0 if the newest entry of the reflog is a new commit or a new branch (`git switch -c`), or there is none.
+        Return 0 if HEAD's newest reflog entry is of another command, such as `git commit` or `git switch -c`, or if
+        there is no entry.
         """
         output = self.git.run(
             "log", "--walk-reflogs", "--max-count=2", "--format=%H %gs", "HEAD", "--"
@@ -218,7 +220,7 @@ class Workspace:
         commit, _, reason = output.partition(b" ")
         is_new_branch = reason.startswith(b"checkout") and output.count(commit) > 1
         with suppress(OSError):
-            # The time of the entry itself is that of GIT_COMMITTER_DATE, if this is set.
+            # Not the time in the entry, which is GIT_COMMITTER_DATE if this variable is set.
             if not is_new_branch and _CHECKOUT_ENTRY.match(reason):
                 return (self.git.git_dir / "logs" / "HEAD").stat().st_mtime
         return 0.0
@@ -228,8 +230,8 @@ class Workspace:
 
         The command prints paths relative to the work tree, each followed by a NUL.
         """
-        paths = self.run_git(*arguments).split(b"\0")
-        return frozenset(path for file in paths if (path := self.make_relative(file)))
+        printed_paths = self.run_git(*arguments).split(b"\0")
+        return frozenset(path for printed_path in printed_paths if (path := self.make_relative(printed_path)))
 
     def make_relative(self, path: bytes) -> bytes | None:
         """Convert a path relative to the work tree to one relative to the workspace; None for a path outside it."""
@@ -263,8 +265,8 @@ LIST_IGNORED_DIRECTORIES: Final = (
 )
 # Maximum number of directories in one git command, since a command line is limited in length.
 MAX_DIRECTORY_ARGUMENTS: Final = 500
-# Maximum number of runs of check-ignore for one list of paths. It exits at a path that it rejects, and has to run again
-# for the paths after it.
+# Maximum number of runs of check-ignore for one list of paths. It exits at a path that it rejects, and then has to run
+# again for the paths after the rejected one.
 MAX_GIT_RUNS: Final = 20
 
 
@@ -303,7 +305,7 @@ class IgnoreRules:
 
 
 def is_ignored(path: str) -> bool:
-    """Return True if a path, relative to its workspace, is ignored in every workspace by a fixed rule for names."""
+    """Return True if fixed rules ignore this path in every workspace. It is relative to the workspace."""
     directory, _, name = path.rpartition("/")
     return (
         name.endswith(TEMPORARY_SUFFIXES)
@@ -329,14 +331,16 @@ def find_ignored_paths(workspace: Workspace, paths: Sequence[bytes]) -> set[byte
     return ignored_paths
 
 
-def find_ignored_directories(workspace: Workspace, under: Collection[bytes] = ()) -> frozenset[bytes]:
+def find_ignored_directories(
+    workspace: Workspace, top_directories: Collection[bytes] = ()
+) -> frozenset[bytes]:
     """Return the directories of the workspace in which git ignores every new file.
 
-    Only the directories `under` and their subdirectories are searched; the complete workspace if `under` is empty or
-    has more than MAX_DIRECTORY_ARGUMENTS directories. All paths are relative to the workspace.
+    Only `top_directories` and their subdirectories are searched; the complete workspace if `top_directories` is empty
+    or has more than MAX_DIRECTORY_ARGUMENTS directories. All paths are relative to the workspace.
     """
-    if 0 < len(under) <= MAX_DIRECTORY_ARGUMENTS:
-        scope = [workspace.prefix + path for path in under]
+    if 0 < len(top_directories) <= MAX_DIRECTORY_ARGUMENTS:
+        scope = [workspace.prefix + path for path in top_directories]
     else:
         scope = [workspace.prefix] if workspace.prefix else []
     output = workspace.git.run(*LIST_IGNORED_DIRECTORIES, "--", *scope)

@@ -44,7 +44,7 @@ class NewLink:
 class LinkRemoval:
     """Links to remove: the link with this `id`; if that is None, the links from `source` to `target`.
 
-    Of the links from `source` to `target`, only those with this `label` are removed; None removes all of them.
+    A `label` limits the links from `source` to `target` to links with this label; None removes all of them.
     """
 
     id: str | None = None
@@ -70,9 +70,10 @@ def change_links(
         )
     message = _format_message(document, written_links, removed_count)
     links = tuple(links_by_key.values())
-    changed = with_log_entry(replace(document, links=links), compute_edit_timestamp(document, now), message)
+    timestamp = compute_edit_timestamp(document, now)
+    new_document = with_log_entry(replace(document, links=links), timestamp, message)
     ids = tuple(link.id for link in written_links)
-    return EditResult(changed, message, ids, link_count=len(written_links) + removed_count)
+    return EditResult(new_document, message, ids, link_count=len(written_links) + removed_count)
 
 
 def _write_link(document: Mindmap, links_by_key: dict[tuple[str, str, str], Link], new_link: NewLink) -> Link:
@@ -88,6 +89,7 @@ def _write_link(document: Mindmap, links_by_key: dict[tuple[str, str, str], Link
     key = (new_link.source, new_link.target, label)
     link = links_by_key.get(key)
     if link is None:
+        # The ids of the links that this edit removes are not used again.
         link_id = generate_id(
             "l_", {link.id for link in links_by_key.values()} | {link.id for link in document.links}
         )

@@ -31,11 +31,11 @@ from stores.mindmap_files import (
 
 
 def repair(document: Mindmap) -> Mindmap:
-    """Return the document with a consistent tree and links; the same object if it is consistent.
+    """Return the document with a consistent tree and links; the document itself if it is consistent already.
 
     A document has the tree twice: each node has the ids of its `children` and of its `parent`. Where they differ,
-    `children` is used. A node in no `children` list moves under its `parent`, or else under the root. A node in several
-    lists stays in the first. Ids of missing children, and links with a missing end, are removed.
+    `children` is used. A node in no `children` list moves under its `parent` if that exists, else under the root. A
+    node in several lists stays in the first. Ids of missing children, and links with a missing end, are removed.
     """
     if _is_consistent(document):
         return document
@@ -45,12 +45,14 @@ def repair(document: Mindmap) -> Mindmap:
     children: dict[str, list[str]] = {node_id: [] for node_id in nodes}
     for node_id, parent in parents.items():
         children[parent].append(node_id)
-    repaired = {
+    repaired_nodes = {
         node_id: replace(node, parent=parents.get(node_id), children=tuple(children[node_id]))
         for node_id, node in nodes.items()
     }
-    links = tuple(link for link in document.links if link.source in repaired and link.target in repaired)
-    return replace(document, nodes=repaired, links=links)
+    links = tuple(
+        link for link in document.links if link.source in repaired_nodes and link.target in repaired_nodes
+    )
+    return replace(document, nodes=repaired_nodes, links=links)
 
 
 def _is_consistent(document: Mindmap) -> bool:
@@ -58,16 +60,16 @@ def _is_consistent(document: Mindmap) -> bool:
     root = nodes.get(ROOT)
     if root is None or root.parent is not None or root.id != ROOT:
         return False
-    reached, stack = {ROOT}, [root]
+    reached_ids, stack = {ROOT}, [root]
     while stack:
         node = stack.pop()
         for child_id in node.children:
             child = nodes.get(child_id)
-            if child is None or child_id in reached or child.parent != node.id or child.id != child_id:
+            if child is None or child_id in reached_ids or child.parent != node.id or child.id != child_id:
                 return False
-            reached.add(child_id)
+            reached_ids.add(child_id)
             stack.append(child)
-    return len(reached) == len(nodes) and all(
+    return len(reached_ids) == len(nodes) and all(
         link.source in nodes and link.target in nodes for link in document.links
     )
 
@@ -82,7 +84,7 @@ def _assign_parents(nodes: Mapping[str, Node]) -> dict[str, str]:
 
 
 def _assign_orphans(nodes: Mapping[str, Node], orphans: list[str], parents: dict[str, str]) -> None:
-    """Put orphans, and the nodes below them, into the tree: under their `parent` if that is in it, else under the root.
+    """Put orphans, with the nodes below them, under their `parent` if it is in the tree, else under the root.
 
     An orphan is a node that no `children` list connects to the root. `orphans` has parents before children. `parents`
     maps each node in the tree, except the root, to its parent; the nodes that are put into the tree are added to it.
@@ -131,7 +133,7 @@ def _list_orphan_chain(nodes: Mapping[str, Node], node_id: str, parents: Mapping
 
 Result = TypeVar("Result", bound=EditResult | None)
 
-# Errors because of which a map file cannot be read. The other maps can still be read.
+# Errors of a single map file that cannot be read. Other maps can still be read.
 UNREADABLE_ERRORS = (DamagedMindmap, ForeignMindmap, MindmapTooLarge, NotAPlainFile)
 # Maximum number of messages about unreadable or quarantined files in a list. Each costs an agent tokens.
 MAX_PROBLEMS: Final = 10
@@ -179,12 +181,12 @@ class MapStore:
 
         The edit receives the map as it is on disk, repaired if needed. If it returns None, nothing is written.
         """
-        with self.directory.lock(mindmap_id) as locked:
-            document = _decode_locked(locked)
+        with self.directory.lock(mindmap_id) as locked_map:
+            document = _decode_locked(locked_map)
             result = edit(document)
             if result is None:
                 return document, result
-            locked.replace(encode(result.document))
+            locked_map.replace(encode(result.document))
             return result.document, result
 
     def delete(self, mindmap_id: str) -> None:
@@ -215,7 +217,7 @@ class MapStore:
     def list_maps(self, predicate: Callable[[Mindmap], bool] = lambda _: True) -> MapList:
         """Return summaries of the maps that match the predicate, and messages about unreadable or quarantined files.
 
-        After MAX_PROBLEMS messages, the last message has the number of the others.
+        At most MAX_PROBLEMS messages are returned, followed by a message with the number of omitted ones, if any.
         """
         quarantine_problems = [
             _format_quarantine_problem(*entry) for entry in self.directory.list_quarantined()
@@ -243,14 +245,14 @@ def _limit_problems(problems: list[str]) -> list[str]:
     return problems if omitted_count <= 0 else [*problems[:MAX_PROBLEMS], f"And {omitted_count:,} more."]
 
 
-def _decode_locked(locked: LockedMindmap) -> Mindmap:
-    """Decode a locked map. A damaged file is renamed, so that no write replaces it, and DamagedMindmap is raised."""
+def _decode_locked(locked_map: LockedMindmap) -> Mindmap:
+    """Decode a locked map. If the file is damaged, rename it, so that no write replaces it; raise DamagedMindmap."""
     try:
-        return repair(decode(locked.content, locked.mindmap_id))
+        return repair(decode(locked_map.content, locked_map.mindmap_id))
     except DamagedMindmap as error:
-        quarantine_file = locked.quarantine()
+        quarantine_file = locked_map.quarantine()
         raise DamagedMindmap(
             error.message,
             hint=f"The file was renamed, unchanged, to {quarantine_file}. "
-            f"Repair it and rename it to {locked.mindmap_id}.json, or create a new map.",
+            f"Repair it and rename it to {locked_map.mindmap_id}.json, or create a new map.",
         ) from error

@@ -1,4 +1,4 @@
-"""Node operations of a mindmap (short: map): create a map, add, update, move and remove nodes, add notes to its log.
+"""Node operations of a mindmap (short: map): create a map; add, update, move and remove nodes; log messages.
 
 Each operation returns a changed copy of the document with one new entry in the activity log. It raises an error, and
 changes nothing, if one of its arguments is invalid.
@@ -103,14 +103,14 @@ def create_depth_error() -> validation.OverLimit:
 
 
 def validate_type(node_type: str) -> str:
-    """Return the type if it is one of NODE_TYPES. Raises BadNode for any other, also for `root`."""
+    """Return the type if it is one of NODE_TYPES (`root` is not), else raise BadNode."""
     if node_type not in NODE_TYPES:
         raise BadNode(f"{node_type!r} is not a node type.", hint=f"Types are {', '.join(NODE_TYPES)}.")
     return node_type
 
 
 def validate_status(status: str) -> str:
-    """Return the status if it is one of STATUSES. Raises BadNode for any other."""
+    """Return the status if it is one of STATUSES, else raise BadNode."""
     if status not in STATUSES:
         raise BadNode(f"{status!r} is not a status.", hint=f"Statuses are {', '.join(STATUSES)}.")
     return status
@@ -182,8 +182,10 @@ def add_nodes(document: Mindmap, parent_id: str, batch: Sequence[NewNode], now: 
     for node_id, new_children in children.items():
         nodes[node_id] = replace(nodes[node_id], children=(*nodes[node_id].children, *new_children))
     message = f"Added {_describe_nodes(nodes, ids)} under {shorten_label(parent.label)!r}"
-    changed = with_log_entry(replace(document, nodes=nodes), timestamp, message, node_id=_get_single_id(ids))
-    return EditResult(changed, message, tuple(ids), node_count=len(ids))
+    new_document = with_log_entry(
+        replace(document, nodes=nodes), timestamp, message, node_id=_get_single_id(ids)
+    )
+    return EditResult(new_document, message, tuple(ids), node_count=len(ids))
 
 
 def update_nodes(document: Mindmap, updates: Sequence[NodeUpdate], now: str) -> EditResult:
@@ -196,7 +198,7 @@ def update_nodes(document: Mindmap, updates: Sequence[NodeUpdate], now: str) -> 
     nodes = dict(document.nodes)
     for update in updates:
         tree.get_node(document, update.id)
-        # Reinserted at the end: if one call sets several tasks in progress, the last one becomes the active task.
+        # Reinserted at the end: if one call sets several tasks in progress, the last of them becomes the active task.
         node = nodes.pop(update.id)
         nodes[node.id] = replace(_apply_update(node, update), updated_at=timestamp)
     ids = tuple(dict.fromkeys(update.id for update in updates))
@@ -206,10 +208,10 @@ def update_nodes(document: Mindmap, updates: Sequence[NodeUpdate], now: str) -> 
         else f"Updated {_describe_nodes(nodes, ids)}"
     )
     title = nodes[ROOT].label if ROOT in ids else document.title
-    changed = with_log_entry(
+    new_document = with_log_entry(
         replace(document, nodes=nodes, title=title), timestamp, message, node_id=_get_single_id(ids)
     )
-    return EditResult(changed, message, ids, node_count=len(ids))
+    return EditResult(new_document, message, ids, node_count=len(ids))
 
 
 def move_nodes(
@@ -217,7 +219,7 @@ def move_nodes(
 ) -> EditResult:
     """Move nodes with their subtrees under another node.
 
-    `position`: index among the other children of that node; None for the end.
+    `position`: index among the other children of the new parent; None for the end.
     """
     validation.check_batch_size(node_ids, "nodes")
     ids = tuple(dict.fromkeys(node_ids))
@@ -233,8 +235,10 @@ def move_nodes(
     nodes[parent_id] = replace(nodes[parent_id], children=(*siblings[:index], *ids, *siblings[index:]))
     _check_depth(nodes, parent_id, ids)
     message = f"Moved {_describe_nodes(nodes, ids)} under {shorten_label(parent.label)!r}"
-    changed = with_log_entry(replace(document, nodes=nodes), timestamp, message, node_id=_get_single_id(ids))
-    return EditResult(changed, message, ids, node_count=len(ids))
+    new_document = with_log_entry(
+        replace(document, nodes=nodes), timestamp, message, node_id=_get_single_id(ids)
+    )
+    return EditResult(new_document, message, ids, node_count=len(ids))
 
 
 def remove_nodes(document: Mindmap, node_ids: Sequence[str], now: str) -> EditResult:
@@ -258,9 +262,9 @@ def remove_nodes(document: Mindmap, node_ids: Sequence[str], now: str) -> EditRe
     details += [_pluralize(link_count, "link")] if link_count else []
     suffix = f" ({', '.join(details)})" if details else ""
     message = f"Removed {_describe_nodes(document.nodes, ids)}{suffix}"
-    changed = replace(document, nodes=nodes, links=links)
+    new_document = replace(document, nodes=nodes, links=links)
     return EditResult(
-        with_log_entry(changed, compute_edit_timestamp(document, now), message),
+        with_log_entry(new_document, compute_edit_timestamp(document, now), message),
         message,
         ids,
         node_count=len(removed_ids),
@@ -356,10 +360,10 @@ def _apply_update(node: Node, update: NodeUpdate) -> Node:
 
 
 def _convert_status(node: Node, node_type: str) -> str | None:
-    """Return the status of a node after an update that sets no status. `node_type`: type of the node after the update.
+    """Return the status of a node after an update of its type to `node_type` that sets no status.
 
-    A task keeps its status, or gets the default if it has none. A node of a type that only a newer version of mindmap
-    knows keeps its status, too. Nodes of other types have no status.
+    A task keeps its status, or gets the default if it has none. A node of an unknown type, from a newer version of
+    mindmap, keeps its status, too. Nodes of other types have no status.
     """
     if node_type in TASK_TYPES:
         return node.status or DEFAULT_STATUS

@@ -63,7 +63,7 @@ NO_WATCH_ALLOWED: Final = "the system allows no more watches (fs.inotify.max_use
 class WorkspaceObserver(FileSystemEventHandler):
     """Observer of a workspace. It calls `handler.dispatch` for each event.
 
-    It does so on the observer's thread, or on the thread that calls `unwatch_removed_directories`.
+    The handler is called on the observer's thread, or on the thread that calls `unwatch_removed_directories`.
 
     `root` is the workspace's path without symbolic links. `is_ignored` receives absolute paths of directories.
     `report_limit` is called with a message each time a limit prevents a watch.
@@ -187,7 +187,7 @@ class WorkspaceObserver(FileSystemEventHandler):
             self._watches[directory] = self._observer.schedule(
                 self, os.fsdecode(directory), event_filter=EVENTS
             )
-        except RuntimeError:  # the system allows no more threads; the call below reports it
+        except RuntimeError:  # the system allows no more threads; the second call reports the limit
             self._max_watches = len(self._watches)
             return self._add_watch(directory)
         except OSError as error:
@@ -199,6 +199,7 @@ class WorkspaceObserver(FileSystemEventHandler):
         return True
 
     def _report_own_limit(self, directory: bytes) -> None:
+        """Report that `_max_watches` are in use. Raises OSError for the root: then no watch is possible."""
         if directory == self._root:
             raise OSError(errno.ENOSPC, NO_WATCH_ALLOWED)
         self._report_limit(OWN_LIMIT_REACHED.format(self._max_watches))

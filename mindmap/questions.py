@@ -50,7 +50,7 @@ class AlreadyAnswered(LineageError):
 def ask_question(
     document: Mindmap, node_id: str, text: str, options: Sequence[str], now: str, session: str | None = None
 ) -> EditResult:
-    """Add a question to a node. The result has only the question's id. `session` is the id of the asking session."""
+    """Add a question to a node. `ids` of the result is the question's id. `session` is the id of the asking session."""
     node = tree.get_node(document, node_id)
     _check_count(node.questions, "questions")
     if len(options) > MAX_OPTIONS:
@@ -84,10 +84,12 @@ def answer_question(document: Mindmap, question_id: str, answer: str, now: str) 
             f"The question has the answer {_shorten(question.answer)!r}.", hint="Comment on it."
         )
     timestamp = compute_edit_timestamp(document, now)
-    answered = replace(question, answer=validation.validate_text(answer, "answer"), answered_at=timestamp)
-    message = f"User answered {_shorten(question.text)!r}: {_shorten(answered.answer or '')}"
-    changed = _log_change(document, _replace_question(node, answered), message, timestamp)
-    return EditResult(changed, message, (question_id,), node_count=1)
+    answered_question = replace(
+        question, answer=validation.validate_text(answer, "answer"), answered_at=timestamp
+    )
+    message = f"User answered {_shorten(question.text)!r}: {_shorten(answered_question.answer or '')}"
+    new_document = _log_change(document, _replace_question(node, answered_question), message, timestamp)
+    return EditResult(new_document, message, (question_id,), node_count=1)
 
 
 def withdraw_question(document: Mindmap, question_id: str, now: str) -> EditResult | None:
@@ -97,12 +99,12 @@ def withdraw_question(document: Mindmap, question_id: str, now: str) -> EditResu
         return None
     message = f"Withdrew the question {_shorten(question.text)!r}"
     node = replace(node, questions=tuple(other for other in node.questions if other.id != question_id))
-    changed = _log_change(document, node, message, compute_edit_timestamp(document, now))
-    return EditResult(changed, message, (question_id,), node_count=1)
+    new_document = _log_change(document, node, message, compute_edit_timestamp(document, now))
+    return EditResult(new_document, message, (question_id,), node_count=1)
 
 
 def add_comment(document: Mindmap, node_id: str, text: str, now: str) -> EditResult:
-    """Add a comment of the user to a node. The result has only the comment's id."""
+    """Add a comment of the user to a node. `ids` of the result is the comment's id."""
     node = tree.get_node(document, node_id)
     _check_count(node.comments, "comments")
     timestamp = compute_edit_timestamp(document, now)
@@ -135,7 +137,7 @@ def find_question(document: Mindmap, question_id: str) -> tuple[Node, Question]:
 
 
 def list_messages(document: Mindmap, session: str | None) -> dict[str, str]:
-    """Return the text of each pending message to a session, by the id of the question or comment."""
+    """Return the texts of the pending messages to a session, by the id of their question or comment."""
     messages = {}
     for node in document.nodes.values():
         place = f"{_shorten(node.label)!r} {{{node.id}}}"
@@ -184,8 +186,8 @@ def _replace_question(node: Node, question: Question) -> Node:
 
 def _log_change(document: Mindmap, node: Node, message: str, timestamp: str) -> Mindmap:
     """Return the map with a changed node and a log entry."""
-    changed = replace(document, nodes={**document.nodes, node.id: node})
-    return with_log_entry(changed, timestamp, message, node_id=node.id)
+    new_document = replace(document, nodes={**document.nodes, node.id: node})
+    return with_log_entry(new_document, timestamp, message, node_id=node.id)
 
 
 def _check_count(messages: Sequence[Question | Comment], name: str) -> None:

@@ -70,7 +70,7 @@ def find_active_task(document: Mindmap) -> Node | None:
     log_times: dict[str, str] = {}
     for entry in document.activity_log:  # the newest entry is the first
         log_times.setdefault(entry.node_id or "", entry.timestamp)
-    # Reversed, since `max` returns the first of several equal items and the last task of the map is to win.
+    # `max` returns the first of equal items. Reversed, it returns the last task of the map instead.
     return max(
         reversed(active_tasks),
         key=lambda node: node.updated_at or log_times.get(node.id, ""),

@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 class WorkspaceEventHandler(FileSystemEventHandler):
     """Event handler that adds the events of a workspace to its batch, and wakes the thread that records batches.
 
-    Events of ignored files are dropped.
+    Events of ignored files and directories are dropped.
     """
 
     def __init__(self, workspace: WatchedWorkspace, wake: threading.Event) -> None:
@@ -66,8 +66,8 @@ class WorkspaceEventHandler(FileSystemEventHandler):
         """Handle an event of a file or directory. The observer calls this on its thread."""
         path = os.fsencode(event.src_path)
         if event.is_directory and event.event_type == "moved":
-            # Only a recursive watch sends this event. It also reports the moved files, so the old path needs no event.
-            # With one watch for each directory, WorkspaceObserver sends a deletion and a creation instead.
+            # Only a recursive watch sends this event. Such a watch also reports each moved file, so the old path needs
+            # no event. With one watch for each directory, WorkspaceObserver sends a deletion and a creation instead.
             self._add_directory_event("created", os.fsencode(event.dest_path))
         elif event.is_directory:
             self._add_directory_event(event.event_type, path)
@@ -110,8 +110,8 @@ class OneTimeLogger:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._logged: set[tuple[bytes, str]] = set()
-        self._unreported: dict[bytes, list[str]] = {}
+        self._logged_warnings: set[tuple[bytes, str]] = set()
+        self._unreported_messages: dict[bytes, list[str]] = {}
 
     def warn(self, root: bytes, message: str) -> None:
         """Log a warning unless it was logged before."""
@@ -124,24 +124,24 @@ class OneTimeLogger:
     def take_messages(self, root: bytes) -> str:
         """Return the collected warnings of a workspace as one text, and clear them."""
         with self._lock:
-            return " ".join(self._unreported.pop(root, []))
+            return " ".join(self._unreported_messages.pop(root, []))
 
     def _warn(self, root: bytes, message: str, *, is_reported: bool) -> None:
         with self._lock:
-            if (root, message) in self._logged:
+            if (root, message) in self._logged_warnings:
                 return
-            self._logged.add((root, message))
+            self._logged_warnings.add((root, message))
             if is_reported:
-                self._unreported.setdefault(root, []).append(message)
+                self._unreported_messages.setdefault(root, []).append(message)
         logger.warning("event=watch_warning workspace=%s %s", decode_path(root), message)
 
 
 class Watcher:
-    """Watcher of the workspaces of maps.
+    """Watcher that attaches changed files to the maps of their workspaces.
 
     `find_git` returns the git runner of a directory; None outside repositories.
 
-    `_lock` guards changes of `_workspaces` and of their `map_ids`. `_start_lock` guards starting and stopping of
+    `_lock` guards changes of `_workspaces` and of a workspace's `map_ids`. `_start_lock` guards starts and stops of
     observers. An observer holds its own lock when it calls the event handler, which takes the lock of the workspace. So
     a thread that holds `_lock` or a workspace's lock must call no method of an observer: it could wait forever.
     """
@@ -158,7 +158,7 @@ class Watcher:
         self._warnings = OneTimeLogger()
 
     def watch(self, mindmap_id: str, workspace_path: str) -> WatchStatus:
-        """Attach changes in this workspace to the map from now on, and no longer changes in another workspace.
+        """From now on, attach changes in this workspace to the map, and no changes in other workspaces.
 
         `is_watched` of the result is False if the workspace must not or cannot be watched; `message` says why.
         """
@@ -190,7 +190,7 @@ class Watcher:
     def stop(self) -> None:
         """Record the last events and stop.
 
-        Takes at most EVENT_DELAY_SECONDS + LAST_BATCH_SECONDS; longer only if an observer is still starting.
+        Takes at most EVENT_DELAY_SECONDS + LAST_BATCH_SECONDS, unless an observer is still starting.
         """
         if self._thread is None:
             return
@@ -237,7 +237,7 @@ class Watcher:
     def _run(self) -> None:
         while not self._stopped.is_set():
             if self._wake.wait(CHECK_SECONDS):
-                self._stopped.wait(BATCH_SECONDS)
+                self._stopped.wait(BATCH_SECONDS)  # until then further events of the batch may arrive
             self._wake.clear()
             for workspace in self._list_workspaces():
                 self._run_guarded(self._process_workspace, workspace)
@@ -258,7 +258,7 @@ class Watcher:
     def _process_workspace(self, workspace: WatchedWorkspace) -> None:
         """Record the batch and update the observer.
 
-        If the directory has just been moved or replaced, do nothing until the next batch.
+        If the directory was moved or replaced since the last call, do nothing until the next call.
         """
         was_missing_or_replaced = workspace.is_missing_or_replaced
         workspace.is_missing_or_replaced = workspace.observer is not None and not workspace.is_watched()
@@ -278,12 +278,14 @@ class Watcher:
             batch = workspace.pending.take_all()
         with self._lock:
             map_ids = sorted(workspace.map_ids)
-        # If the workspace was moved, the batch is dropped, because its latest events belong to another path.
+        # If the workspace was moved, the batch is dropped, because its latest events may be of another directory.
         if batch and (workspace.is_deleted or workspace.is_same_directory()):
-            self._record(workspace, map_ids, self._detect_changes(workspace, batch))
+            self._attach_to_maps(workspace, map_ids, self._detect_changes(workspace, batch))
             self._update_ignored_directories(workspace, batch)
 
-    def _record(self, workspace: WatchedWorkspace, map_ids: list[str], changes: DetectedChanges) -> None:
+    def _attach_to_maps(
+        self, workspace: WatchedWorkspace, map_ids: list[str], changes: DetectedChanges
+    ) -> None:
         if not changes:
             return
         for mindmap_id in map_ids:
@@ -333,13 +335,13 @@ class Watcher:
             workspace.observer.unwatch_directory(workspace.root + b"/" + directory)
 
     def _find_ignored_directories(
-        self, workspace: WatchedWorkspace, under: Collection[bytes] = ()
+        self, workspace: WatchedWorkspace, top_directories: Collection[bytes] = ()
     ) -> frozenset[bytes]:
         try:
             git_workspace = self._open_workspace(workspace)
-            return (
-                find_ignored_directories(git_workspace, under) if git_workspace is not None else frozenset()
-            )
+            if git_workspace is None:
+                return frozenset()
+            return find_ignored_directories(git_workspace, top_directories)
         except (LineageError, OSError) as error:
             self._warnings.warn_and_report(
                 workspace.root, f"Directories that git ignores are watched too. {error}"
@@ -360,7 +362,7 @@ class Watcher:
         return None
 
     def _update_observer(self, workspace: WatchedWorkspace) -> None:
-        """Stop watching a workspace without maps. Start an observer if none watches the directory."""
+        """Stop watching if the workspace has no maps; otherwise, start an observer if none watches its directory."""
         with self._start_lock:
             if self._stopped.is_set():
                 return

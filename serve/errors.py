@@ -1,4 +1,4 @@
-"""Errors of requests and options. `stores` and `pipeline` define further errors."""
+"""Errors that several modules of `serve` use. `stores` and `pipeline` define further errors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class NeedsRebuild(LineageError):
 
 
 class NoAnswer(LineageError):
-    """Error for a search of several indexes of which none can answer."""
+    """Error for a search of several indexes if none of them can answer."""
 
 
 class Cancelled(LineageError):
-    """Error for a command that the user cancelled before it did anything."""
+    """Error for a command that the user cancelled, and that changed nothing."""
 
     def __init__(self, message: str = "Cancelled: nothing was done.") -> None:
         super().__init__(message)
@@ -30,5 +30,5 @@ class NoWorkingDirectory(LineageError):
     def __init__(self) -> None:
         super().__init__(
             "The working directory no longer exists.",
-            hint='Go to another one. If it was created again, run `cd "$PWD"`.',
+            hint='Change to another directory. If the deleted one exists again, run `cd "$PWD"`.',
         )

@@ -1,7 +1,7 @@
 """Parts shared by the servers (daemon, MCP, mindmap page): queue of calls, shutdown signals, file identity, access log.
 
-A call occupies a slot of `CallQueue` while it runs. Clients take turns: a free slot goes to the waiting client that had
-no turn for the longest time.
+A call is one request of a client. It occupies a slot of `CallQueue` while it runs. Clients take turns: a free slot goes
+to the waiting client that had no turn for the longest time.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class CallClient:
-    """Client of the queue.
+    """Client of `CallQueue`.
 
     `last_turn_number`: sequence number of the start of its last turn, or of its creation if it had no turn. The queue
-    numbers both in one sequence.
+    numbers creations and starts in one sequence.
     """
 
     last_turn_number: int
@@ -81,7 +81,7 @@ class CallQueue:
 
     def __init__(self, slots: int = 0) -> None:
         self._free_slots = slots or CALLS_PER_CPU * count_usable_cpus()
-        self._waiting: list[Turn] = []
+        self._waiting_turns: list[Turn] = []
         self._sequence_numbers = count()
 
     def create_client(self) -> CallClient:
@@ -91,7 +91,7 @@ class CallQueue:
     @property
     def waiting_calls(self) -> int:
         """Number of calls that wait for their turn."""
-        return len(self._waiting)
+        return len(self._waiting_turns)
 
     @asynccontextmanager
     async def take_turn(self, client: CallClient) -> AsyncIterator[None]:
@@ -100,13 +100,13 @@ class CallQueue:
         If a thread is still in `hold_turn` at the end of the context, the slot stays occupied until the thread leaves.
         """
         turn = Turn(client)
-        self._waiting.append(turn)
+        self._waiting_turns.append(turn)
         self._start_turns()
         try:
             await turn.start_signal
         except asyncio.CancelledError:
-            if turn in self._waiting:
-                self._waiting.remove(turn)
+            if turn in self._waiting_turns:
+                self._waiting_turns.remove(turn)
             else:
                 self._end_turn()
             raise
@@ -131,13 +131,13 @@ class CallQueue:
 
     def _start_turns(self) -> None:
         """Start waiting turns while slots are free."""
-        # The `start_signal` of a cancelled turn is done. The turn stays in the list until its task resumes.
+        # If a call is cancelled, its `start_signal` is done, but its turn stays in the list until its task resumes.
         while self._free_slots and (
-            waiting := [turn for turn in self._waiting if not turn.start_signal.done()]
+            candidates := [turn for turn in self._waiting_turns if not turn.start_signal.done()]
         ):
             # Of several turns of one client, `min` returns the first, which has waited the longest.
-            turn = min(waiting, key=lambda turn: turn.client.last_turn_number)
-            self._waiting.remove(turn)
+            turn = min(candidates, key=lambda turn: turn.client.last_turn_number)
+            self._waiting_turns.remove(turn)
             self._free_slots -= 1
             turn.client.last_turn_number = next(self._sequence_numbers)
             turn.start_signal.set_result(None)

@@ -26,19 +26,19 @@ __all__ = ["Grammar", "Match", "Node", "Tree", "load_grammar", "load_grammar_for
 # Grammars in which a function inside a function is not a symbol.
 GRAMMARS_WITHOUT_LOCAL_FUNCTIONS: Final = frozenset({"python", "kotlin"})
 
-# Grammars in which an incremental parse gives the same tree as a full parse. With automatic semicolons it may differ,
-# because the node of a comment after a statement depends on parser state (express: 11 of 10,000 parses differed).
+# Grammars in which an incremental parse gives the same tree as a full parse. With automatic
+# semicolons, a comment's place in the tree depends on the parser's state (express: 11 of 10,000 parses differed).
 INCREMENTAL_GRAMMARS: Final = frozenset({"python", "rust", "java"})
 
 # Limit on the steps of a parse, per byte of source; a step is a hundred operations. The slowest of 3,500 files of four
-# histories took 0.022 steps per byte. Input that is not code takes ten steps per byte, and more.
+# histories took 0.022 steps per byte. Input that is not code takes ten or more steps per byte.
 STEPS_PER_BYTE: Final = 0.2
-# Steps that every parse may take in addition, for short files.
-MIN_STEPS: Final = 100
+# Steps that every parse may take besides STEPS_PER_BYTE, so that short files have enough.
+EXTRA_STEPS: Final = 100
 
-# Query files of a grammar, in order. Without an entry, the file has the name of the grammar. TSX differs from
-# TypeScript only in casts.
-QUERIES_BY_GRAMMAR: Final = {
+# Names of a grammar's query files, in order. A grammar without an entry has one file, with its own name. TSX has the
+# queries of TypeScript, because it differs only in casts.
+QUERY_FILES_BY_GRAMMAR: Final = {
     "javascript": ("ecmascript", "javascript"),
     "typescript": ("ecmascript", "typescript"),
     "tsx": ("ecmascript", "typescript"),
@@ -47,8 +47,8 @@ QUERIES_BY_GRAMMAR: Final = {
 # Types of nodes whose last child is the rest of a chained assignment, such as `first = second = function () {}`.
 CHAIN_NODES: Final = frozenset({"variable_declarator", "assignment_expression", "parenthesized_expression"})
 
-# Kind of the symbol that a function or class of JavaScript defines as the value at the end of a chained assignment, or
-# as an argument of a call. The key is the type of its node.
+# Kind of a JavaScript symbol that is the value at the end of a chained assignment, or an argument of a call. The key is
+# the type of the value's or argument's node.
 KIND_BY_VALUE_TYPE: Final = {
     "arrow_function": "function",
     "function_expression": "function",
@@ -56,12 +56,12 @@ KIND_BY_VALUE_TYPE: Final = {
     "class": "class",
 }
 
-# Functions of JavaScript that define a property, with helpers of libraries such as `defineGetter`.
+# Names of JavaScript functions that define a property, including helpers of libraries such as `defineGetter`.
 PROPERTY_FUNCTION: Final = re.compile(r"__define[GS]etter__|define[A-Z]\w*")
 
 
 class Match(NamedTuple):
-    """Match of a symbol query: a definition, or a decorator or comment that may precede one (kind `prefix`).
+    """Match of a symbol query: a definition, or a decorator or comment that may precede a definition.
 
     `second_name`: None, or a second name that the query captures. Its meaning depends on the kind of the match:
 
@@ -72,7 +72,7 @@ class Match(NamedTuple):
     """
 
     node: Node
-    kind: str
+    kind: str  # kind of the symbol; `prefix` for a decorator or comment
     name: Node | None
     second_name: Node | None
 
@@ -88,38 +88,42 @@ class Grammar:
     is_incremental: bool  # whether an incremental parse gives the same tree as a full one
 
     def parse_without_limit(self, source: bytes, old: Tree) -> Tree | None:
-        """Parse from an edited older tree `old`, without a limit on steps."""
+        """Parse without a limit on steps. `old`: tree of an earlier version, edited to fit (`Tree.edit`)."""
         return Parser(self.language).parse(source, old)
 
     def parse(self, source: bytes, old: Tree | None = None) -> Tree | None:
-        """Parse, from the edited older tree `old` if given. Return None if parsing takes too many steps."""
-        steps = iter(range(MIN_STEPS + int(len(source) * STEPS_PER_BYTE)))
+        """Parse a file. Return None if that takes too many steps.
+
+        `old`: as in `parse_without_limit`; None for a full parse.
+        """
+        remaining_steps = iter(range(EXTRA_STEPS + int(len(source) * STEPS_PER_BYTE)))
         buffer = memoryview(source)
         views = {0: buffer}
 
+        # Only a parse that reads the source with a function can be stopped.
         def read(byte: int, _: Point) -> memoryview:
             return views.setdefault(byte, buffer[byte:])
 
-        def stop(_byte: int, _error: bool) -> bool:
-            return next(steps, None) is None
+        def should_stop(_byte: int, _error: bool) -> bool:
+            return next(remaining_steps, None) is None
 
         parser = Parser(self.language)
         try:
             if old is None:
-                return parser.parse(read, progress_callback=stop)
-            return parser.parse(read, old, progress_callback=stop)
+                return parser.parse(read, progress_callback=should_stop)
+            return parser.parse(read, old, progress_callback=should_stop)
         except ValueError:
-            # tree_sitter raises ValueError when `stop` ends the parse.
+            # tree_sitter raises ValueError when `should_stop` ends the parse.
             return None
         finally:
-            # Only a parse that calls `read` can be stopped. tree_sitter 0.26.1 never frees what `read` returns.
+            # tree_sitter 0.26.1 never frees what `read` returns, so its memory is released here.
             for view in views.values():
                 view.release()
 
     def find_matches(self, root: Node, rows: tuple[int, int] | None = None) -> Iterator[Match]:
         """Yield the matches in the order of the query's patterns.
 
-        `rows`: (first, last). Only matches that intersect these rows are yielded; None for all matches.
+        `rows`: (first, last), both inclusive. Only matches that intersect these rows are yielded; None for all matches.
         """
         cursor = QueryCursor(self.query)
         if rows is not None:
@@ -130,7 +134,7 @@ class Grammar:
 
 
 def load_grammar_for_path(path: str) -> Grammar | None:
-    """Return the grammar for a file; None if there is none, and for declaration files."""
+    """Return the grammar for a file; None without one, and for TypeScript declaration files."""
     name = get_grammar_name(path)
     return None if name is None else load_grammar(name)
 
@@ -142,7 +146,7 @@ def load_grammar(name: str) -> Grammar:
     queries = files("pipeline.syntax") / "queries"
     source = "\n".join(
         (queries / f"{query}.scm").read_text(encoding="utf-8")
-        for query in QUERIES_BY_GRAMMAR.get(name, (name,))
+        for query in QUERY_FILES_BY_GRAMMAR.get(name, (name,))
     )
     return Grammar(
         name=name,
@@ -158,9 +162,9 @@ def _get_pattern_index(match: tuple[int, dict[str, list[Node]]]) -> int:
 
 
 def _resolve_kind(match: Match) -> Match | None:
-    """Return the match, with the kind of its value if it is a chained assignment or an argument.
+    """Replace the kinds `chain` and `argument` by the kind of the value. Return None if it defines no symbol.
 
-    Return None if this value defines no symbol.
+    A match of another kind is returned unchanged.
     """
     value = match.node
     if match.kind == "chain":
@@ -175,7 +179,7 @@ def _resolve_kind(match: Match) -> Match | None:
 
 
 def _build_match(captures: dict[str, list[Node]]) -> Match:
-    """Return the match with these captures: `name`, `second`, and the defining node under the kind of the match."""
+    """Build a match from its captures: `name` and `second` if present, and the matched node under the kind."""
     names, second_names = captures.pop("name", None), captures.pop("second", None)
     kind, (node,) = captures.popitem()
     return Match(node, kind, names[0] if names else None, second_names[0] if second_names else None)

@@ -18,7 +18,8 @@ from pipeline.syntax.symbols import (
 )
 from pipeline.syntax.trees import FileContent, parse_version
 
-# Maximum number of siblings (other symbols of its chunk) to list before a symbol, and after it: a chunk may have 1,000.
+# Maximum number of siblings (other symbols of the chunk) to list before a symbol, and after it. A chunk may have 1,000
+# symbols.
 MAX_SIBLINGS: Final = 50
 # Token budget of a chunk.
 CHUNK_TOKENS: Final = 500
@@ -52,7 +53,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SymbolInChunk:
-    """Symbol, and the chunk in which it starts. `siblings`: names of other symbols that start in this chunk."""
+    """Symbol, and the chunk in which it starts. `siblings`: names of the symbols near it that start there too."""
 
     symbol: Symbol
     chunk_index: int
@@ -78,7 +79,7 @@ class ChunkSpan:
 
 
 class TokenBudget:
-    """Estimator of the tokens in a part of a file, and check against the budget of a chunk."""
+    """Estimator of the number of tokens in a part of a file, and check against the token budget of a chunk."""
 
     def __init__(self, content: FileContent) -> None:
         self._content = content
@@ -118,11 +119,10 @@ def parse_symbols(source: bytes, path: str) -> tuple[Symbol, ...] | None:
 
 
 def split_into_chunks(root: Node, definitions: Sequence[Definition], budget: TokenBudget) -> list[ChunkSpan]:
-    """Return the chunks of a file, in order. Consecutive nodes are merged while they fit the budget.
+    """Return the spans of the chunks of a file, in order. Consecutive nodes are merged while they fit the budget.
 
-    A node over the budget that contains symbols and is not a function is split into its child nodes. The children of a
-    symbol, such as a class, are not merged with nodes outside of it. Any other node over the budget is a chunk by
-    itself.
+    A node over the budget is split into its child nodes if it contains symbols and is not a function. Otherwise it is a
+    chunk by itself. The children of a split symbol, such as a class, are not merged with nodes outside the symbol.
     """
     chunks: list[ChunkSpan] = []
     can_merge = False
@@ -142,17 +142,17 @@ def _iter_spans(
 ) -> Iterator[ChunkSpan | None]:
     """Yield the spans to merge into chunks, in order. None separates spans that must not be merged."""
     nested_symbols = _NestedSymbols(definitions)
-    stack: list[Node | None] = [*reversed(root.children)]  # None ends a split node
-    prefix: Node | None = None
+    stack: list[Node | None] = [*reversed(root.children)]  # None marks the end of a split symbol
+    first_decorator: Node | None = None
     while stack:
         node = stack.pop()
         if node is None:
             yield None
         elif node.type in DECORATOR_NODES:
-            prefix = prefix or node
+            first_decorator = first_decorator or node
         elif budget.fits(node.start_byte, node.end_byte) or not nested_symbols.can_split(node):
-            yield _build_span(prefix or node, node)
-            prefix = None
+            yield _build_span(first_decorator or node, node)
+            first_decorator = None
         elif nested_symbols.mark_split(node):
             yield None
             stack += [None, *reversed(node.children)]
@@ -171,15 +171,16 @@ class _NestedSymbols:
     def can_split(self, node: Node) -> bool:
         """Return whether a node may be split: it contains symbols, and is no function."""
         next_index = bisect_right(self._starts, node.start_byte)
-        has_inner = next_index < len(self._starts) and self._starts[next_index] < node.end_byte
+        contains_symbols = next_index < len(self._starts) and self._starts[next_index] < node.end_byte
         own_index = self._find_own_symbol(node)
-        return has_inner and (own_index is None or self._definitions[own_index].kind not in CALLABLE_KINDS)
+        is_function = own_index is not None and self._definitions[own_index].kind in CALLABLE_KINDS
+        return contains_symbols and not is_function
 
     def mark_split(self, node: Node) -> bool:
         """Record that the symbol of a node is split. Return False if there is no symbol, or it was recorded before.
 
-        So this is True only for the outermost node of a symbol. A class body ends at the same byte as its class, and
-        `_find_own_symbol` returns the class for both.
+        The result is True only for the outermost node of a symbol: for the body of a class, which ends at the same
+        byte, `_find_own_symbol` returns the class too.
         """
         own_index = self._find_own_symbol(node)
         if own_index is None or own_index in self._split_indices:
@@ -234,5 +235,5 @@ def _build_symbol(content: FileContent, definition: Definition) -> Symbol:
 
 
 def _get_chunk_index(chunk_starts: Sequence[int], start_byte: int) -> int:
-    """Return the index of the chunk that contains the byte. `chunk_starts`: first byte of each chunk."""
+    """Return the index of the last chunk that starts at or before the byte; 0 without one."""
     return max(0, bisect_right(chunk_starts, start_byte) - 1)

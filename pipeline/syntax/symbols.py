@@ -6,12 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from pipeline.syntax.grammars import PROPERTY_FUNCTION, Match, Node
-from pipeline.syntax.trees import (
-    FileContent,
-    Version,
-)
+from pipeline.syntax.trees import FileContent, Version
 
-# Types of nodes of decorators and attributes. In some grammars they are siblings before the definition.
+# Types of decorator and attribute nodes. In some grammars they are siblings before the definition.
 DECORATOR_NODES: Final = frozenset({"decorator", "attribute_item"})
 
 # Types of comment nodes.
@@ -33,14 +30,14 @@ WRAPPER_NODES: Final = DECLARATION_NODES | {
 # Kinds of symbols that are functions. A `property` is a JavaScript property, such as a getter, that a call defines.
 CALLABLE_KINDS: Final = frozenset({"function", "method", "property"})
 
-# Length to which names are cut: computed property names and generated code may have long code in place of a name.
+# Maximum length of a name; the rest is cut off. In generated code and computed property names, it may be long code.
 MAX_NAME_CHARACTERS: Final = 200
 
 # Maximum number of levels of nested symbols. Deeper symbols are omitted, because the source text of each symbol repeats
 # that of all symbols in it. Handwritten code has up to six levels.
 MAX_NESTING: Final = 16
 
-# Maximum number of comments and decorators to visit next to a definition. Each step takes longer than the one before.
+# Maximum number of comments and decorators to visit next to a definition. Each takes longer to find than the last.
 MAX_VISITED_SIBLINGS: Final = 200
 
 
@@ -50,12 +47,12 @@ class Definition(NamedTuple):
     name: str
     kind: str
     parent: str  # names of the enclosing symbols, joined by dots
-    first_comment_row: int  # row of the first comment directly above it; `first_row` without comments
+    first_comment_row: int  # row of the first comment directly above the definition, or else `first_row`
     first_row: int  # row of the first decorator, or else of the definition
     last_row: int
     start_byte: int
     end_byte: int
-    has_syntax_error: bool  # whether there is a syntax error in it
+    has_syntax_error: bool  # whether the definition contains a syntax error
 
     @property
     def byte_range(self) -> tuple[int, int]:
@@ -66,13 +63,13 @@ class Definition(NamedTuple):
 class _DefinitionSpan(NamedTuple):
     """Match of a definition, and the nodes around and before it that belong to it.
 
-    - `first`: first decorator; without decorators, the statement.
+    - `first_node`: first decorator; without decorators, the statement.
     - `first_comment_row`: as in `Definition`.
     - `statement`: outermost node that belongs to the definition, such as its `export` statement; else its own node.
     """
 
     match: Match
-    first: Node
+    first_node: Node
     first_comment_row: int
     statement: Node
 
@@ -80,8 +77,8 @@ class _DefinitionSpan(NamedTuple):
 def find_definitions(version: Version, rows: tuple[int, int] | None = None) -> list[Definition]:
     """Return the symbols of a file in source order, parents before children.
 
-    `rows`: (first, last); None for all symbols. Symbols that, together with the comments above them, intersect these
-    rows are returned, and possibly some symbols below the rows.
+    `rows`: (first, last), inclusive; None for all symbols. Return the symbols that intersect these rows, counting the
+    comments above a symbol, and possibly some symbols below the rows.
     """
     root, grammar = version.tree.root_node, version.grammar
     matches = list(grammar.find_matches(root, rows))
@@ -91,18 +88,18 @@ def find_definitions(version: Version, rows: tuple[int, int] | None = None) -> l
         last_definition_row = _find_definition_row(max(prefixes, key=lambda node: node.start_byte))
         if last_definition_row > rows[1]:
             matches = list(grammar.find_matches(root, (rows[0], last_definition_row)))
-    # `exports = module.exports = function create() {}` gives two equal definitions of `create`, which count once.
+    # Remove duplicates: `exports = module.exports = function create() {}` defines `create` twice.
     return list(dict.fromkeys(_build_definitions(_build_spans(matches), version)))
 
 
 def get_last_row(node: Node) -> int:
-    """Return the last row that has characters of the node. A node whose last character is a line feed ends below it."""
+    """Return the last row that has characters of the node. A final line feed moves the end point one row down."""
     row, column = node.end_point
     return row if column else max(row - 1, node.start_point[0])
 
 
 def _find_definition_row(prefix: Node) -> int:
-    """Return the start row of the first node after a comment or decorator that is neither a comment nor a decorator."""
+    """Return the start row of the next sibling that is no comment or decorator; without one, that of `prefix`."""
     node: Node | None = prefix
     for _ in range(MAX_VISITED_SIBLINGS):
         if node is None or not _is_decorator_or_comment(node):
@@ -119,23 +116,25 @@ def _build_spans(matches: Iterable[Match]) -> list[_DefinitionSpan]:
     """Return the spans of the definitions, in source order. If a node has several matches, the last one counts."""
     last_matches = {(m.node.start_byte, m.node.end_byte): m for m in matches if m.kind != "prefix"}
     spans = [_build_span(match) for match in last_matches.values()]
-    return sorted(spans, key=lambda s: (s.first.start_byte, -s.statement.end_byte, s.match.node.start_byte))
+    return sorted(
+        spans, key=lambda s: (s.first_node.start_byte, -s.statement.end_byte, s.match.node.start_byte)
+    )
 
 
 def _build_span(match: Match) -> _DefinitionSpan:
     """Return the span of a match, with the decorators and comments before it."""
     statement = _get_statement(match.node)
-    first, first_comment_row = statement, statement.start_point[0]
+    first_node, first_comment_row = statement, statement.start_point[0]
     previous_node = statement.prev_sibling
     for _ in range(MAX_VISITED_SIBLINGS):
         if previous_node is None or not _is_decorator_or_comment(previous_node):
             break
         if previous_node.type in DECORATOR_NODES:
-            first, first_comment_row = previous_node, previous_node.start_point[0]
+            first_node, first_comment_row = previous_node, previous_node.start_point[0]
         elif get_last_row(previous_node) >= first_comment_row - 1 and not _is_trailing_comment(previous_node):
             first_comment_row = previous_node.start_point[0]
         previous_node = previous_node.prev_sibling
-    return _DefinitionSpan(match, first, first_comment_row, statement)
+    return _DefinitionSpan(match, first_node, first_comment_row, statement)
 
 
 def _is_trailing_comment(comment: Node) -> bool:
@@ -145,9 +144,9 @@ def _is_trailing_comment(comment: Node) -> bool:
 
 
 def _get_statement(node: Node) -> Node:
-    """Return the outermost node that belongs to a definition: its node, or one of `WRAPPER_NODES` around it.
+    """Return the outermost node that belongs to a definition: its node, or a node of `WRAPPER_NODES` around it.
 
-    A declaration of several names belongs to none of their definitions.
+    A declaration of several names belongs to none of the definitions in it.
     """
     while (parent := node.parent) is not None and parent.type in WRAPPER_NODES:
         if parent.type in DECLARATION_NODES and parent.named_child_count > 1:
@@ -157,7 +156,7 @@ def _get_statement(node: Node) -> Node:
 
 
 def _build_definitions(spans: Iterable[_DefinitionSpan], version: Version) -> Iterator[Definition]:
-    """Yield the definitions of the spans, except those that are no symbols or nested too deep."""
+    """Yield the definitions of the spans, except spans that are no symbols or are nested too deep."""
     enclosing_definitions: list[Definition] = []
     for span in spans:
         while enclosing_definitions and not _encloses(enclosing_definitions[-1], span):
@@ -172,18 +171,18 @@ def _build_definitions(spans: Iterable[_DefinitionSpan], version: Version) -> It
 
 
 def _encloses(definition: Definition, span: _DefinitionSpan) -> bool:
-    """Return whether a definition encloses a span that starts after it, or at the same byte.
+    """Return whether a definition encloses a span. The span must not start before the definition.
 
-    The names of a chained assignment do not enclose each other.
+    The definitions of a chained assignment have the same byte range, and do not enclose each other.
     """
-    is_chained = definition.byte_range == (span.first.start_byte, span.statement.end_byte)
-    return definition.end_byte > span.first.start_byte and not is_chained
+    is_chained = definition.byte_range == (span.first_node.start_byte, span.statement.end_byte)
+    return definition.end_byte > span.first_node.start_byte and not is_chained
 
 
 def _get_kind(
     span: _DefinitionSpan, enclosing_definitions: Sequence[Definition], version: Version
 ) -> str | None:
-    """Return the kind of a span's symbol; None if it is no symbol. `enclosing_definitions`: innermost last.
+    """Return the kind of a span's symbol; None if the span is no symbol. `enclosing_definitions`: innermost last.
 
     A function directly in a class or another non-function symbol is a method. A function that is the value of a
     property is not a symbol. In Python and Kotlin, a function inside a function is not a symbol.
@@ -201,10 +200,10 @@ def _get_kind(
     return None if kind in CALLABLE_KINDS and not version.grammar.has_local_functions else kind
 
 
-def _is_value_of(span: _DefinitionSpan, definition: Definition) -> bool:
-    """Return whether a function is the value of a property, and not a local function in the value."""
-    node: Node | None = span.first
-    while node is not None and node.start_byte > definition.start_byte:
+def _is_value_of(function: _DefinitionSpan, enclosing_property: Definition) -> bool:
+    """Return whether a function is the value of the property, and not a local function in that value."""
+    node: Node | None = function.first_node
+    while node is not None and node.start_byte > enclosing_property.start_byte:
         if node.type == "statement_block":
             return False
         node = node.parent
@@ -217,9 +216,9 @@ def _build_definition(span: _DefinitionSpan, name: str, kind: str, parent: str) 
         kind=kind,
         parent=parent,
         first_comment_row=span.first_comment_row,
-        first_row=span.first.start_point[0],
+        first_row=span.first_node.start_point[0],
         last_row=get_last_row(span.statement),
-        start_byte=span.first.start_byte,
+        start_byte=span.first_node.start_byte,
         end_byte=span.statement.end_byte,
         has_syntax_error=span.statement.has_error,
     )

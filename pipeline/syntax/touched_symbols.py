@@ -3,10 +3,11 @@
 A hunk is the diff of one file; a part is one of its `@@` sections. Added lines are looked up in the new version of the
 file, removed lines in the old one. A hunk touches the innermost symbol of each changed line: a changed method does not
 touch its class. The comments and decorators directly above a symbol belong to it. On a line with several definitions,
-each one-line definition counts. Blank lines are ignored, unless all added or all removed lines of the part are blank.
+each one-line definition counts. Blank lines are ignored, unless they are all the added or all the removed lines of a
+part.
 
-The section heading of a part, which git writes after the second `@@`, also names a symbol that the part touches. It is
-used in three cases: the symbol of a changed line has a syntax error; a changed line is in no symbol, and the file has a
+The section heading of a part, the text that git writes after the second `@@`, may name a further symbol. It is used in
+three cases: the symbol of a changed line has a syntax error; a changed line is in no symbol, and the file has a
 syntax error; the file cannot be parsed.
 """
 
@@ -22,7 +23,7 @@ from pipeline.git.patches import parse_defined_name
 from pipeline.syntax.grammars import Grammar, load_grammar_for_path
 from pipeline.syntax.symbols import MAX_NAME_CHARACTERS, Definition, find_definitions
 from pipeline.syntax.trees import (
-    ContentSource,
+    BlobReader,
     DiffPart,
     FileContent,
     PreviousVersion,
@@ -30,14 +31,14 @@ from pipeline.syntax.trees import (
     VersionCache,
 )
 
-# Confidence of a touched symbol: it has a changed line, or a section heading names it.
+# Confidence of a touched symbol. EXACT_SPAN: it has a changed line. HUNK_HEADER: only a section heading names it.
 EXACT_SPAN: Final = "ExactSpan"
 HUNK_HEADER: Final = "HunkHeader"
 
 
 @dataclass(frozen=True, slots=True)
 class TouchedSymbol:
-    """Symbol that a hunk touches, with the fields of `stores.schema.HUNK_SYMBOLS`."""
+    """Symbol that a hunk touches. `stores.schema.HUNK_SYMBOLS` describes the fields."""
 
     name: str
     parent: str
@@ -81,7 +82,7 @@ class HunkLike(Protocol):
 class _LineSymbols:
     """Symbols on the added lines of a part, or on its removed lines.
 
-    `is_uncertain`: True if the symbol of a line may be wrong or missing, so the section heading is used, too.
+    `is_uncertain`: True if the symbol of a line may be wrong or missing. Then the section heading is used, too.
     """
 
     symbols: tuple[TouchedSymbol, ...]
@@ -101,10 +102,10 @@ class TouchedSymbolFinder:
     def __init__(self) -> None:
         self._versions = VersionCache()
 
-    def find(self, hunk: HunkLike, source: ContentSource) -> tuple[TouchedSymbol, ...]:
+    def find(self, hunk: HunkLike, blob_reader: BlobReader) -> tuple[TouchedSymbol, ...]:
         """Return the symbols that a hunk touches, each once. Earlier calls do not affect the result.
 
-        `source`: the repository of the hunk.
+        `blob_reader`: reader of the hunk's repository.
         """
         if not hunk.parts:
             return ()
@@ -112,28 +113,25 @@ class TouchedSymbolFinder:
         if grammar is None:
             return find_header_symbols(hunk.parts) if has_symbol_headers(hunk.file_path) else ()
         previous = _get_previous_version(hunk)
-        old_version = self._parse_old(previous, source)
-        new_version = self._parse_new(hunk, grammar, previous, source)
+        old_version = self._parse_old(previous, blob_reader)
+        new_version = self._parse_new(hunk, grammar, previous, blob_reader)
         return find_touched_symbols(hunk.parts, old_version, new_version)
 
-    def _parse_old(self, previous: PreviousVersion | None, source: ContentSource) -> Version | None:
-        """Parse the file before the hunk. Return None if no line is removed, or if the file cannot be parsed."""
+    def _parse_old(self, previous: PreviousVersion | None, blob_reader: BlobReader) -> Version | None:
+        """Parse the file as it was before the hunk. Return None if no line is removed or the file cannot be parsed."""
         if previous is None or not any(part.removed for part in previous.parts):
             return None
-        return self._versions.get(previous.path, previous.blob, previous.grammar, source)
+        return self._versions.get(previous.path, previous.blob, previous.grammar, blob_reader)
 
     def _parse_new(
-        self, hunk: HunkLike, grammar: Grammar, previous: PreviousVersion | None, source: ContentSource
+        self, hunk: HunkLike, grammar: Grammar, previous: PreviousVersion | None, blob_reader: BlobReader
     ) -> Version | None:
-        """Parse the file after the hunk, incrementally if the version before it has been parsed.
-
-        Return None if no line is added, or if the file cannot be parsed.
-        """
+        """Parse the file as it is after the hunk. Return None if no line is added or the file cannot be parsed."""
         if hunk.new_blob is None or not any(part.added for part in hunk.parts):
             return None
         if previous is None:
-            return self._versions.get(hunk.file_path, hunk.new_blob, grammar, source)
-        return self._versions.get_successor(previous, hunk.file_path, hunk.new_blob, grammar, source)
+            return self._versions.get(hunk.file_path, hunk.new_blob, grammar, blob_reader)
+        return self._versions.get_successor(previous, hunk.file_path, hunk.new_blob, grammar, blob_reader)
 
 
 def find_touched_symbols(
@@ -168,7 +166,7 @@ def find_header_symbols(parts: Iterable[DiffPartWithSectionHeading]) -> tuple[To
 
 
 def _get_previous_version(hunk: HunkLike) -> PreviousVersion | None:
-    """Describe the file before a hunk. Return None if the hunk adds the file, or if no grammar fits the old path."""
+    """Return the unparsed version before a hunk; None if the hunk adds the file or the old path has no grammar."""
     path = hunk.old_path or hunk.file_path
     grammar = load_grammar_for_path(path)
     if hunk.old_blob is None or grammar is None:
@@ -179,7 +177,7 @@ def _get_previous_version(hunk: HunkLike) -> PreviousVersion | None:
 def _find_symbols_on_lines(version: Version | None, line_numbers: Sequence[int]) -> _LineSymbols:
     """Return the innermost symbols on these lines.
 
-    `line_numbers`: ascending, the first line is 1. The rows of the syntax tree count from 0.
+    `line_numbers`: ascending, counted from 1.
     `version`: version of the file that has these lines; None if it cannot be parsed.
     """
     if not line_numbers:
@@ -189,6 +187,7 @@ def _find_symbols_on_lines(version: Version | None, line_numbers: Sequence[int])
     rows = _select_non_blank_rows(version.content, [number - 1 for number in line_numbers])
     definitions = find_definitions(version, (rows[0], rows[-1]))
     owner_indices = _find_innermost(definitions, rows)
+    # The definitions of a chained assignment have the same byte range, and all of them count.
     owner_ranges = {definitions[index].byte_range for index in owner_indices if index >= 0}
     owners = [definition for definition in definitions if definition.byte_range in owner_ranges]
     valid_owners = [owner for owner in owners if not owner.has_syntax_error]
@@ -215,6 +214,7 @@ def _find_innermost(definitions: Sequence[Definition], rows: Sequence[int]) -> l
     """
     owner_indices = [-1] * len(rows)
     single_line_indices = set()
+    # An enclosing definition comes before those in it, so the innermost one is assigned last.
     for index, definition in enumerate(definitions):
         first, last = bisect_left(rows, definition.first_comment_row), bisect_right(rows, definition.last_row)
         owner_indices[first:last] = [index] * (last - first)

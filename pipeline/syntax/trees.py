@@ -39,8 +39,8 @@ MAX_LOOKBACK_BYTES: Final = 1_000
 
 # Maximum number of bytes of source in the version cache. The trees take 20 to 40 times as much memory.
 MAX_CACHED_BYTES: Final = 1_000_000
-# Minimum size that an entry counts as, so that entries without a tree are evicted too. A key takes about as much memory
-# as the tree of 10 bytes of source.
+# Minimum number of bytes that an entry counts as, so that entries without a tree are evicted too. A key takes about as
+# much memory as the tree of 10 bytes of source.
 MIN_ENTRY_BYTES: Final = 10
 
 # If `VersionCache` records the last version of more paths than twice the number of cached versions plus this number, it
@@ -151,7 +151,7 @@ class PreviousVersion:
     parts: Sequence[DiffPart]
 
 
-class ContentSource(Protocol):
+class BlobReader(Protocol):
     """Reader of blobs and of diffs between them."""
 
     def read_blob(self, sha: str) -> bytes:
@@ -172,7 +172,7 @@ class VersionCache:
         self._versions: LRUCache[tuple[str, str], Version | None] = LRUCache(max_bytes, getsizeof=_get_size)
         self._last_key_by_path: dict[str, tuple[str, str]] = {}
 
-    def get(self, path: str, blob: str, grammar: Grammar, blobs: ContentSource) -> Version | None:
+    def get(self, path: str, blob: str, grammar: Grammar, blob_reader: BlobReader) -> Version | None:
         """Return the version of a blob; None if the file is not parsable.
 
         It comes from the cache, or is parsed from the version stored last for the path, or else is parsed in full.
@@ -180,17 +180,17 @@ class VersionCache:
         key = (grammar.name, blob)
         if key in self._versions:
             return self._versions[key]
-        source = blobs.read_blob(blob)
+        source = blob_reader.read_blob(blob)
         last_key = self._last_key_by_path.get(path, key)
         last_version = self._versions.get(last_key) if grammar.is_incremental else None
         if last_version is None or last_version.grammar is not grammar or last_version.has_syntax_error:
             return self._store(path, key, parse_version(source, grammar))
         return self._store(
-            path, key, parse_incrementally(last_version, source, blobs.diff_blobs(last_key[1], blob))
+            path, key, parse_incrementally(last_version, source, blob_reader.diff_blobs(last_key[1], blob))
         )
 
     def get_successor(
-        self, previous: PreviousVersion, path: str, blob: str, grammar: Grammar, blobs: ContentSource
+        self, previous: PreviousVersion, path: str, blob: str, grammar: Grammar, blob_reader: BlobReader
     ) -> Version | None:
         """Return the version of a blob; None if the file is not parsable.
 
@@ -205,11 +205,13 @@ class VersionCache:
             or previous.grammar is not grammar
             or not grammar.is_incremental
         ):
-            return self.get(path, blob, grammar, blobs)
+            return self.get(path, blob, grammar, blob_reader)
         # Only the commits of another branch need the old version again. `get` then parses it from the version stored
         # last for the path.
         del self._versions[old_key]
-        return self._store(path, key, parse_incrementally(old_version, blobs.read_blob(blob), previous.parts))
+        return self._store(
+            path, key, parse_incrementally(old_version, blob_reader.read_blob(blob), previous.parts)
+        )
 
     def _store(self, path: str, key: tuple[str, str], version: Version | None) -> Version | None:
         """Store a version as the last one of its path, and return it. `key`: (grammar, blob)."""
@@ -240,7 +242,7 @@ def is_within_size_limits(content: FileContent) -> bool:
 
 
 def parse_incrementally(old: Version, source: bytes, parts: Sequence[DiffPart]) -> Version | None:
-    """Parse a version from the tree of another version. Return None if it is not parsable.
+    """Parse a file from the tree of its version `old`. Return None if the new version is not parsable.
 
     `source`: content of the new version. `parts`: parts of the diff from `old` to it.
     """
@@ -308,7 +310,7 @@ def _has_large_error_node(root: Node) -> bool:
 
 
 def _reparse(old: Version, content: FileContent, edits: Sequence[Edit]) -> Version | None:
-    """Parse a file from an older tree and the edits; in full if the result has a syntax error."""
+    """Parse a file from an older tree and the edits; in full if that takes too long or finds a syntax error."""
     extended_edits = extend_edits_back(edits, old.content, content)
     parse = (
         old.grammar.parse_without_limit

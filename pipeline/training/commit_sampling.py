@@ -86,7 +86,7 @@ _MARKUP: Final = re.compile(r"[`*]{1,2}|:\w+:(?=`)|\[|\]\([^)]*\)")
 
 @dataclass(frozen=True, slots=True)
 class MessageParts:
-    """Parts of a commit message: `subject` and `sentences` without issue numbers, `body` without trailers."""
+    """Parts of a commit message: `subject` and `sentences` without issue numbers, `body` without code and trailers."""
 
     subject: str
     sentences: tuple[str, ...]
@@ -261,7 +261,7 @@ class MergeSample:
 
 
 def sample_merges(path: Path, seed: int, max_count: int) -> Iterator[MergeSample]:
-    """Yield at most `max_count` merges that HEAD reaches and that have a descriptive title."""
+    """Yield at most `max_count` merges that HEAD reaches and that have a descriptive title, in random order."""
     repository = open_repository(path)
     head = repository.read_head()
     shas = repository.walk(head) if head else []
@@ -271,7 +271,7 @@ def sample_merges(path: Path, seed: int, max_count: int) -> Iterator[MergeSample
 
 
 def _read_merge_sample(repository: Repository, sha: str) -> MergeSample | None:
-    """Return a merge; None if it has no descriptive title or too many commits, or if a commit is unreadable."""
+    """Return a merge of two parents; None if it has no descriptive title, too many commits, or cannot be read."""
     with suppress(UnreadableObject):
         commit = repository.read_commit(sha)
         title = parse_merge_title(commit.message) if len(commit.parents) == 2 else ""
@@ -288,7 +288,7 @@ class _TooManyFiles(Exception):
 
 
 def _limit_files(is_ignored: Callable[[str], bool]) -> Callable[[str], bool]:
-    """Return `is_ignored` with a limit: after MAX_FILES paths that are not ignored, it raises _TooManyFiles."""
+    """Return `is_ignored` with a limit: it raises _TooManyFiles when more than MAX_FILES paths are not ignored."""
     count = 0
 
     def is_ignored_or_raise(path: str) -> bool:
@@ -317,9 +317,10 @@ def _is_changelog(path: str) -> bool:
 
 
 def build_text_with_lines(hunk: Hunk, lines: str, message: str = "") -> str:
-    """Return the semantic text of a hunk. `lines`: changed lines to include. `message`: commit message to include.
+    """Return the semantic text of a hunk, the input of the encoder.
 
-    Symbols come from the text that git writes after `@@`, without parsing the file.
+    `lines`: changed lines to include. `message`: commit message to include. The names of symbols come from the text
+    that git writes after `@@`, without parsing the file.
     """
     header_names = (_HEADER_NAME.search(part.section_heading) for part in hunk.parts)
     return build_semantic_text(
@@ -337,8 +338,8 @@ def build_text_with_lines(hunk: Hunk, lines: str, message: str = "") -> str:
 class CommitText:
     """Texts of a commit: parts of the message, the whole message in one line, a changelog line, and its changes.
 
-    `changelog_line`: empty for a commit that adds none. `changes`: semantic text of each sampled hunk that has enough
-    words, without the commit message.
+    `changelog_line`: empty for a commit that adds none. `changes`: semantic texts of sampled hunks, without the commit
+    message. Texts with too few words are left out.
     """
 
     sha: str
@@ -374,7 +375,7 @@ def _extract_commit_text(sample: CommitSample) -> CommitText | None:
 
 
 def build_hunk_text(hunk: Hunk, message: str = "") -> str:
-    """Return the semantic text of a hunk with at most MAX_CHANGE_CHARS of its changed lines."""
+    """Return the semantic text of a hunk with at most MAX_CHANGE_CHARS of its added lines, or else removed lines."""
     lines = hunk.added_text[:MAX_CHANGE_CHARS] or hunk.removed_text[:MAX_CHANGE_CHARS]
     return build_text_with_lines(hunk, lines, message)
 

@@ -2,16 +2,15 @@
 
 A list, as written by `mine_lists`, is a query, the change that answers it and hard negatives: changes that retrieval
 ranks high by mistake. A change is the diff of one file in one commit. A lane score of a change is the score that one
-retriever gave it.
+retriever, BM25 or vectors, gave it.
 
 - Encoder: padded queries and texts, each batch from one repository. The negatives of a query are the answers of the
   other queries in the batch, and one hard negative from each list of the batch.
 - Cross-encoder: padded (query, candidate) pairs, one for each candidate of a list, the pair with the answer first.
   Segment 0 is the query, segment 1 the candidate.
-- Loop: arguments, learning rate, logging and checkpoints. The learning rate warms up over the first steps, and then
-  falls linearly with elapsed time.
+- Loop: arguments, learning rate, logging and checkpoints.
 
-Methods that take a `generator` vary the training data at random. Without one they return what an evaluation uses.
+Methods that take a `generator` vary the training data at random. With None they return what an evaluation uses.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ logger = logging.getLogger(__name__)
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
-# Share of the subjects that get a question opening, because queries of users have one.
+# Share of the subjects that get a question opening, because users' queries often start with one.
 QUESTION_OPENING_SHARE: Final = 0.3
-# Share of the lists whose candidates do not show their messages, besides the lists with a subject as query.
+# Share of the lists whose candidates hide their messages. If the query is a subject, the candidates always hide them.
 HIDDEN_MESSAGE_SHARE: Final = 0.2
 # Token ids of "how did we", "how was", "where did we", "how to".
 QUESTION_OPENINGS: Final = ((2129, 2106, 2057), (2129, 2001), (2073, 2106, 2057), (2129, 2000))
@@ -54,28 +53,28 @@ QUERY_TOKENS: Final = 40
 # Maximum number of tokens of a text: under half of the 256 that an index embeds, since the beginning of a change shows
 # its topic.
 TEXT_TOKENS: Final = 112
-# Maximum number of tokens of a message: about as many as an index embeds.
+# Maximum number of tokens of a message: all that `mine_lists` stores.
 MESSAGE_TOKENS: Final = 64
 # Maximum number of tokens of a message, about a subject line, in lists whose query is a sentence of the message.
 SUBJECT_TOKENS: Final = 14
 
-# Maximum number of tokens of a pair in training. The number is lower than at query time, which saves an eighth of the
-# time, because the ends of long changes matter little.
+# Maximum number of tokens of a pair in training. It is lower than at query time, to save an eighth of the time: the
+# ends of long changes matter little.
 TRAINING_PAIR_TOKENS: Final = 112
-# Negatives per list in training; the evaluation uses all of them.
-NEGATIVES: Final = 5
+# Negatives per list in the training of the cross-encoder. The evaluation uses all negatives of a list.
+TRAINING_NEGATIVES: Final = 5
 
 # Smallest share of the maximum learning rate, so that the last steps still change the weights.
 MIN_RATE_SHARE: Final = 0.02
-# Checkpoints during a training, in equal parts of the time.
+# Number of equal parts of the training time, each of which ends with a checkpoint.
 CHECKPOINT_COUNT: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListDataset:
-    """Lists and changes of one repository. Lists are identified by an index, changes, commits and queries by a number.
+    """Lists and changes of one repository. A list is identified by an index; changes, commits and queries by numbers.
 
-    `arrays`: content of the file (`pipeline.training.mine_lists.write_lists`).
+    `arrays`: content of a file that `pipeline.training.mine_lists.write_lists` wrote.
     """
 
     arrays: Mapping[str, npt.NDArray[np.generic]]
@@ -103,7 +102,7 @@ class ListDataset:
         return np.asarray(self.arrays["lists"][index], np.int64)
 
     def get_lane_scores(self, index: int) -> Floats:
-        """Return the lane scores of a list's changes: shape (candidates, 2), BM25 share and cosine."""
+        """Return the lane scores of a list's changes: shape (candidates, 2), as in `mine_lists.CandidateList`."""
         return np.asarray(self.arrays["lane_scores"][index], np.float32)
 
     def get_commit(self, change: int) -> int:
@@ -122,7 +121,7 @@ class ListDataset:
         return query
 
     def shows_messages(self, index: int, generator: np.random.Generator | None) -> bool:
-        """Return whether a list's candidates show their messages: never for a subject; with a generator, not always."""
+        """Return whether a list's candidates show their messages. If the query is a subject, they never do."""
         if self.get_kind(index) is QueryKind.SUBJECT:
             return False
         return generator is None or generator.random() >= HIDDEN_MESSAGE_SHARE
@@ -271,10 +270,10 @@ class CandidateLists:
     def build_pairs(
         self, list_ids: Ints, generator: np.random.Generator | None, hard_share: float = 1.0
     ) -> Pairs:
-        """Build the pairs of some lists.
+        """Build the pairs of these lists.
 
-        With a generator, vary the texts and sample NEGATIVES negatives: hard ones in `hard_share` of the lists, and
-        random ones, without lane scores, in the others. Without a generator, use all hard negatives.
+        With a generator, vary the texts and sample TRAINING_NEGATIVES negatives: hard ones in `hard_share` of the
+        lists, and random ones, without lane scores, in the other lists. With None, use all hard negatives.
         """
         token_rows: list[tuple[list[int], int]] = []
         lane_scores = []
@@ -299,21 +298,25 @@ class CandidateLists:
 def _select_candidates(
     dataset: ListDataset, index: int, generator: np.random.Generator | None, hard_share: float
 ) -> tuple[list[int], Floats]:
-    """Return the numbers of a list's changes, the answer first, and their lane scores."""
+    """Return the numbers of a list's changes, the answer first, and their lane scores.
+
+    `generator`, `hard_share`: as in `CandidateLists.build_pairs`.
+    """
     changes, lane_scores = dataset.get_candidates(index), dataset.get_lane_scores(index)
     if generator is None:
         return changes.tolist(), lane_scores
     if generator.random() >= hard_share:
-        negatives = generator.integers(0, dataset.change_count, NEGATIVES)
-        return [int(changes[0]), *negatives.tolist()], np.zeros((NEGATIVES + 1, 2), np.float32)
-    ranks = [0, *(1 + generator.permutation(len(changes) - 1)[:NEGATIVES]).tolist()]
+        negatives = generator.integers(0, dataset.change_count, TRAINING_NEGATIVES)
+        no_scores = np.zeros((TRAINING_NEGATIVES + 1, 2), np.float32)
+        return [int(changes[0]), *negatives.tolist()], no_scores
+    ranks = [0, *(1 + generator.permutation(len(changes) - 1)[:TRAINING_NEGATIVES]).tolist()]
     return changes[ranks].tolist(), lane_scores[ranks]
 
 
 def _iter_token_rows(
     dataset: ListDataset, index: int, changes: Sequence[int], generator: np.random.Generator | None
 ) -> Iterator[tuple[list[int], int]]:
-    """Yield the token ids of each change's pair, and the offset of the change in it."""
+    """Yield the token ids of each change's pair, and the index at which segment 1 starts."""
     query = dataset.draw_query_tokens(index, generator)[:MAX_QUESTION_TOKENS]
     show_messages = dataset.shows_messages(index, generator)
     is_sentence = dataset.get_kind(index) is QueryKind.SENTENCE
@@ -339,12 +342,12 @@ class Clock:
 
 
 def compute_learning_rate_factor(step: int, warmup_steps: int, elapsed_share: float) -> float:
-    """Return the factor of the maximum learning rate at a step: warm-up, then a linear fall with elapsed time."""
+    """Return the factor of the maximum learning rate: a rise over the first steps, times a fall with elapsed time."""
     return min(1, (step + 1) / warmup_steps) * max(MIN_RATE_SHARE, 1 - elapsed_share)
 
 
 class TrainingArgumentParser(argparse.ArgumentParser):
-    """Argument parser of the command that trains both networks."""
+    """Argument parser of `train_networks`, the command that trains either network."""
 
     def __init__(self, description: str | None) -> None:
         super().__init__(
@@ -401,7 +404,7 @@ def train_with_checkpoints(
         losses.append(loss)
         if (step + 1) % log_every == 0:
             logger.info("step %d: loss %.3f", step + 1, np.mean(losses[-log_every:]))
-        if clock.elapsed_share > next_checkpoint / CHECKPOINT_COUNT:
+        if next_checkpoint < CHECKPOINT_COUNT and clock.elapsed_share > next_checkpoint / CHECKPOINT_COUNT:
             next_checkpoint += 1
             save_checkpoint()
     save_checkpoint()

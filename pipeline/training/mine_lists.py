@@ -4,8 +4,8 @@ python -m pipeline.training.mine_lists LISTS REPOSITORY... [--commits N] [--quer
 
 A REPOSITORY is a local clone, bare or not. The command writes a file for each to the directory LISTS, and skips
 repositories that already have one. A change is the diff of one file in one commit. Hard negatives are changes of other
-commits that rank high in a lane, the ranking of one retriever: BM25 over words, or cosines in the whitened space of the
-static encoder, both as in an index.
+commits that rank high in the fusion of two lanes. A lane is the ranking of one retriever: BM25 over words, or cosines
+of the static encoder's whitened vectors.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from stores.vectors import Whitening, fit_whitening
 # Maximum number of commits to read and queries to mine per repository.
 MAX_COMMITS: Final = 3_000
 MAX_QUERIES: Final = 3_000
-# Seed of the order of queries, the same for every --seed.
+# Seed of the order of queries, independent of `--seed`.
 SHUFFLE_SEED: Final = 7
 # Maximum number of characters of a message that BM25 counts.
 MAX_MESSAGE_CHARS: Final = 1_600
-# Maximum number of characters of a message that are embedded, as in an index.
+# Maximum number of characters of a message that are embedded: as many as an index embeds together with a change.
 MAX_EMBEDDED_MESSAGE_CHARS: Final = 400
 # Repositories with fewer sampled commits are skipped, because they have too few hard negatives.
 MIN_COMMITS: Final = 200
@@ -53,7 +53,7 @@ MIN_CHANGELOG_WORDS: Final = 5
 # Maximum number of sentences of one message that become queries, so that long messages do not outweigh the others.
 MAX_SENTENCES: Final = 2
 
-# Number of the best changes of each lane that are fused.
+# Number of changes of each lane, best first, that are fused.
 LANE_DEPTH: Final = 80
 # Constant of reciprocal rank fusion.
 FUSION_K: Final = 60
@@ -81,7 +81,7 @@ class QueryKind(IntEnum):
 
 
 # Share of each kind in the queries of a repository; subjects fill the rest.
-SHARES: Final = {QueryKind.CHANGELOG: 0.2, QueryKind.SENTENCE: 0.3, QueryKind.TITLE: 0.15}
+QUERY_KIND_SHARES: Final = {QueryKind.CHANGELOG: 0.2, QueryKind.SENTENCE: 0.3, QueryKind.TITLE: 0.15}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class MiningTask:
 
 
 def mine_repository(task: MiningTask) -> str:
-    """Mine one repository and write its lists; return a line for the log."""
+    """Mine one repository and write its lists, unless its file exists; return a line for the log."""
     if task.file.exists():
         return f"{task.file.stem}: already mined"
     commits = read_commit_texts(task.repository, task.max_commits, task.seed)
@@ -133,7 +133,7 @@ def build_queries(
     queries += iter_merge_queries(commits, merges)
     random.Random(SHUFFLE_SEED).shuffle(queries)  # noqa: S311 - a repeatable draw, nothing secret
     selected: list[MinedQuery] = []
-    for kind, share in SHARES.items():
+    for kind, share in QUERY_KIND_SHARES.items():
         selected += [query for query in queries if query.kind is kind][: int(max_queries * share)]
     subjects = [query for query in queries if query.kind is QueryKind.SUBJECT]
     return selected + subjects[: max_queries - len(selected)]
@@ -167,7 +167,7 @@ class CandidateList:
     query is a sentence, the answer's scores count that sentence too, so the training ignores the scores of such lists.
     """
 
-    query: int
+    query_number: int
     changes: list[int]
     lane_scores: Floats
 
@@ -185,16 +185,16 @@ def build_lists(
             answers = queries[number].commits
             negatives = _select_hard_negatives(answers, subjects, commit_numbers, (bm25_scores, cosines))
             if len(negatives) == NEGATIVES:
-                shares = bm25_scores / max(float(bm25_scores.max()), 1e-6)
+                bm25_shares = bm25_scores / max(float(bm25_scores.max()), 1e-6)
                 answer_changes = np.flatnonzero(np.isin(commit_numbers, answers))
-                best = np.argmax(shares[answer_changes] + cosines[answer_changes])
-                changes = [int(answer_changes[best]), *negatives]
-                lane_scores = np.stack([shares[changes], cosines[changes]], axis=1)
+                best_index = np.argmax(bm25_shares[answer_changes] + cosines[answer_changes])
+                changes = [int(answer_changes[best_index]), *negatives]
+                lane_scores = np.stack([bm25_shares[changes], cosines[changes]], axis=1)
                 yield CandidateList(number, changes, lane_scores)
 
 
 def _iter_query_batches(queries: Sequence[MinedQuery]) -> Iterator[tuple[list[int], bool]]:
-    """Yield the numbers of the queries of a batch, and whether messages are hidden for them, as for subjects."""
+    """Yield the query numbers of each batch, and whether messages are hidden, as they are for subjects."""
     for hides_message in (True, False):
         numbers = [
             number
@@ -208,10 +208,10 @@ def _iter_query_batches(queries: Sequence[MinedQuery]) -> Iterator[tuple[list[in
 def _select_hard_negatives(
     answers: Sequence[int], subjects: Sequence[str], commit_numbers: Ints, lanes: Iterable[Floats]
 ) -> list[int]:
-    """Return the best changes by rank fusion of the lanes, at most one of each commit.
+    """Return at most NEGATIVES changes, the best by rank fusion of the lanes, and at most one of each commit.
 
-    Skip the commits that answer the query, and commits with the same subject as one of these. `lanes`: for each
-    retriever, its scores of all changes.
+    Skip the commits that answer the query, and commits with the subject of one of these. `answers`: numbers of the
+    commits that answer. `lanes`: for each retriever, its scores of all changes.
     """
     answer_subjects = {subjects[answer] for answer in answers}
     fused_scores: dict[int, float] = {}
@@ -234,7 +234,7 @@ def write_lists(
     commit_numbers: Ints,
     candidate_lists: Sequence[CandidateList],
 ) -> None:
-    """Write the lists, and the token ids of their texts, as arrays. `commit_numbers`: the commit of each change.
+    """Write the lists, and the token ids of their texts, as arrays. `commit_numbers`: commit of each change.
 
     `X ends` has the end of each text in the array `X`. `kinds` has a value for each query, `commit` for each change.
     `query_numbers`, `lists` (numbers of the changes) and `lane_scores` have a row for each list.
@@ -256,7 +256,7 @@ def write_lists(
         arrays[f"{name} ends"] = np.cumsum([len(row) for row in ids])
     arrays["kinds"] = np.array([query.kind for query in queries], np.uint8)
     arrays["commit"] = commit_numbers
-    arrays["query_numbers"] = np.array([candidates.query for candidates in candidate_lists], np.int64)
+    arrays["query_numbers"] = np.array([candidates.query_number for candidates in candidate_lists], np.int64)
     arrays["lists"] = np.array([candidates.changes for candidates in candidate_lists], np.int64).reshape(
         -1, NEGATIVES + 1
     )
@@ -316,7 +316,7 @@ class CandidateRetriever:
 
     `commit_numbers[i]`: number of the commit of change i. `term_numbers`: number of each term in the postings.
     `without_messages`: postings of the changes alone. `with_messages`: postings of the changes with their commits'
-    messages. `space`: whitening of the vectors. `change_vectors`, `message_vectors`: whitened unit vectors of the
+    messages. `whitening`: transform of the vectors. `change_vectors`, `message_vectors`: whitened unit vectors of the
     changes and of the commits' messages.
     """
 
@@ -324,7 +324,7 @@ class CandidateRetriever:
     term_numbers: Mapping[str, int]
     without_messages: Postings
     with_messages: Postings
-    space: Whitening
+    whitening: Whitening
     change_vectors: Floats
     message_vectors: Floats
 
@@ -343,7 +343,7 @@ class CandidateRetriever:
                 term_numbers.setdefault(term, len(term_numbers))
         encoder = StaticEncoder()
         change_vectors = encoder.encode([text for _, text in changes])
-        space = fit_whitening(change_vectors)
+        whitening = fit_whitening(change_vectors)
         message_vectors = encoder.encode(
             [commit.message[:MAX_EMBEDDED_MESSAGE_CHARS] for commit in commit_texts]
         )
@@ -352,9 +352,9 @@ class CandidateRetriever:
             term_numbers,
             Postings.from_bags(change_bags, term_numbers),
             Postings.from_bags(joint_bags, term_numbers),
-            space,
-            _whiten(space, change_vectors),
-            _whiten(space, message_vectors),
+            whitening,
+            _whiten(whitening, change_vectors),
+            _whiten(whitening, message_vectors),
         )
 
     def score(self, queries: Sequence[str], *, include_messages: bool) -> tuple[Floats, Floats]:
@@ -368,7 +368,7 @@ class CandidateRetriever:
             for text in queries
         ]
         bm25_scores = np.stack([postings.score(terms) for terms in query_terms])
-        query_vectors = _whiten(self.space, StaticEncoder().encode(queries))
+        query_vectors = _whiten(self.whitening, StaticEncoder().encode(queries))
         cosines = query_vectors @ self.change_vectors.T
         if include_messages:
             message_cosines = (query_vectors @ self.message_vectors.T)[:, self.commit_numbers]
@@ -377,9 +377,9 @@ class CandidateRetriever:
         return bm25_scores, cosines
 
 
-def _whiten(space: Whitening, vectors: Floats) -> Floats:
-    """Return whitened unit vectors."""
-    projected = space.transform(vectors.astype(np.float64))
+def _whiten(whitening: Whitening, vectors: Floats) -> Floats:
+    """Return the vectors whitened and normalized."""
+    projected = whitening.transform(vectors.astype(np.float64))
     return np.asarray(
         projected / np.maximum(np.linalg.norm(projected, axis=1, keepdims=True), 1e-9), np.float32
     )

@@ -5,11 +5,11 @@ python -m pipeline.training.static_dataset BAGS OUT REPOSITORY... [--held-out NA
 The command writes the vocabulary and its initial vectors to OUT, an `.npz` file. The vocabulary has the most frequent
 words of BAGS, the directory written by `pipeline.training.word_bags`. The initial vectors are MiniLM embeddings. Most
 words of the vocabulary are stems, but MiniLM needs full words. So for each stem, it embeds the word with this stem that
-is most frequent in the commit messages of the repositories. `--held-out`: repository whose words do not count.
+is most frequent in the commit messages of the repositories. `--held-out NAME`: leave out the bags of this repository.
 
-`StaticTrainingSet` reads the same directory, and draws batches of examples. A bag is the set of distinct words of one
-text, here as rows of the word table. An example is a query and a text. A batch has few repositories: the negatives of a
-query should come from its own repository.
+`StaticTrainingSet` also reads BAGS, and draws batches of examples. A bag is the set of distinct words of one text, here
+as rows of the table of word vectors. An example is a query and a text. A batch has few repositories, because the
+negatives of a query, the other texts of the batch, should come from its own repository.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pipeline.training.word_bags import BagDataset, BagKind
 
 Ints = npt.NDArray[np.int64]
 
-# Share of each kind of query, if the commit has one; subjects fill the rest.
+# Share of each kind of query. Subjects fill the rest, and stand in for queries that a commit does not have.
 QUERY_KIND_SHARES: Final = {
     BagKind.SENTENCE: 0.25,
     BagKind.BODY: 0.1,
@@ -47,11 +47,12 @@ SUBJECT_SHOWN_SHARES: Final = {
     BagKind.CHANGELOG: 0.7,
     BagKind.COMMENT: 0.5,
 }
-# Probability that the text shows the body of the message, for subjects as queries.
+# Probability that the text shows the body of the message, if the query is a subject.
 BODY_SHOWN_SHARE: Final = 0.3
-# Number of consecutive examples of one repository. They are the negatives of each other.
+# Number of examples in a block. They are of one repository, and serve as negatives of each other.
 BLOCK_SIZE: Final = 256
-# Maximum number of table rows that are sampled from a text each time. Sampling halves the time and prevents memorizing.
+# Maximum number of table rows of a query or text in an example. Each example has another random sample of them, which
+# halves the time and prevents memorizing.
 MAX_ROWS: Final = 96
 # Bag number of a text that does not exist.
 NO_BAG: Final = -1
@@ -109,15 +110,15 @@ def find_most_frequent_words(repositories: Iterable[Path]) -> dict[str, str]:
 def choose_texts(vocabulary: Sequence[str], word_by_stem: Mapping[str, str]) -> list[str]:
     """Return the text that MiniLM embeds for each word of the vocabulary.
 
-    It is the most frequent word with this stem. If `word_by_stem` does not have the stem, it is the word of the
-    vocabulary, with spaces for underscores.
+    For a stem in `word_by_stem`, the text is its most frequent word; for another word, the word itself, with spaces for
+    underscores.
     """
     return [word_by_stem.get(word, word.replace("_", " ")) for word in vocabulary]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bags:
-    """Table rows of all bags. The rows of bag i are `rows[starts[i]:ends[i]]`. A row number has 16 bits."""
+    """Table rows of all bags, as 16-bit row numbers. Those of bag i are `rows[starts[i]:ends[i]]`."""
 
     rows: npt.NDArray[np.uint16]
     starts: Ints
@@ -158,8 +159,9 @@ def _sample_rows(keys: Ints, generator: np.random.Generator) -> Ints:
 class StaticTrainingSet:
     """Bags of all repositories, and the numbers of the bags of each commit and change; NO_BAG for a missing one.
 
-    Per commit: `subject`, `body`, `changelog`, `first_sentence`, and the number of sentences, whose bags follow the
-    first. Per change: `change` (its bag), `comment`, and the numbers of its `commit` and `repository`.
+    Arrays by commit number: `subject`, `body`, `changelog`, `first_sentence`, and the number of sentences, whose bags
+    follow the first. Arrays by change number: `change` (its bag), `comment`, and the numbers of its `commit` and
+    `repository`.
     """
 
     bags: Bags
@@ -178,14 +180,14 @@ class StaticTrainingSet:
         """Read bag files and map their words to table rows."""
         table_rows, lengths, commits, kinds, repositories = [], [], [], [], []
         commit_count = 0
-        for number, file in enumerate(files):
+        for repository, file in enumerate(files):
             dataset = BagDataset.read(file)
             rows, ends = _find_table_rows(dataset, lexicon)
             table_rows.append(rows)
             lengths.append(np.diff(ends, prepend=0))
             commits.append(dataset.commits.astype(np.int64) + commit_count)
             kinds.append(dataset.kinds)
-            repositories.append(np.full(len(ends), number))
+            repositories.append(np.full(len(ends), repository))
             commit_count = commits[-1].max() + 1
         ends = np.cumsum(np.concatenate(lengths))
         bags = Bags(np.concatenate(table_rows), np.concatenate([[0], ends[:-1]]), ends)
@@ -198,10 +200,10 @@ class StaticTrainingSet:
         """Number of blocks per epoch."""
         return int((np.bincount(self.repository) // BLOCK_SIZE).sum())
 
-    def iter_batches(self, blocks: int, generator: np.random.Generator) -> Iterator[Ints]:
-        """Yield the numbers of all changes, in batches of `blocks` blocks.
+    def iter_batches(self, blocks_per_batch: int, generator: np.random.Generator) -> Iterator[Ints]:
+        """Yield the numbers of the changes of one epoch, in random order, batch by batch.
 
-        A block has BLOCK_SIZE changes of one repository. An incomplete last block or batch is left out.
+        A block has BLOCK_SIZE changes of one repository. Changes that fill no block or batch are left out.
         """
         order = np.lexsort((generator.random(len(self.change)), self.repository))
         all_blocks = [
@@ -210,8 +212,9 @@ class StaticTrainingSet:
             for start in range(0, len(changes) - BLOCK_SIZE + 1, BLOCK_SIZE)
         ]
         shuffled = generator.permutation(len(all_blocks))
-        for start in range(0, len(all_blocks) - blocks + 1, blocks):
-            yield np.concatenate([all_blocks[number] for number in shuffled[start : start + blocks]])
+        for start in range(0, len(all_blocks) - blocks_per_batch + 1, blocks_per_batch):
+            batch_blocks = shuffled[start : start + blocks_per_batch]
+            yield np.concatenate([all_blocks[number] for number in batch_blocks])
 
     def draw_examples(self, changes: Ints, generator: np.random.Generator) -> tuple[Ints, Ints]:
         """Draw a query and a text for each change: bag numbers of shape (changes, 1) and (changes, 4).
@@ -221,7 +224,7 @@ class StaticTrainingSet:
         commits = self.commit[changes]
         drawn_offsets = (generator.random(len(changes)) * self.sentence_counts[commits]).astype(np.int64)
         sentences = self.first_sentence[commits] + drawn_offsets
-        bag_by_kind = {
+        bags_by_kind = {
             BagKind.SENTENCE: np.where(self.sentence_counts[commits] > 0, sentences, NO_BAG),
             BagKind.BODY: self.body[commits],
             BagKind.CHANGELOG: self.changelog[commits],
@@ -229,12 +232,12 @@ class StaticTrainingSet:
         }
         queries, kinds = self.subject[commits], np.full(len(changes), int(BagKind.SUBJECT))
         draws, cumulative_share = generator.random(len(changes)), 0.0
-        for kind, bag in bag_by_kind.items():
+        for kind, bag in bags_by_kind.items():
             is_drawn = (draws >= cumulative_share) & (draws < cumulative_share + QUERY_KIND_SHARES[kind])
             is_kind = is_drawn & (bag != NO_BAG)
             queries, kinds = np.where(is_kind, bag, queries), np.where(is_kind, int(kind), kinds)
             cumulative_share += QUERY_KIND_SHARES[kind]
-        text = np.stack(
+        texts = np.stack(
             [
                 self.change[changes],
                 np.where(kinds == BagKind.COMMENT, NO_BAG, self.comment[changes]),
@@ -249,7 +252,7 @@ class StaticTrainingSet:
             ],
             axis=1,
         )
-        return queries[:, None], text
+        return queries[:, None], texts
 
 
 def _draw_by_kind(
@@ -262,12 +265,12 @@ def _draw_by_kind(
 
 def _find_table_rows(bags: BagDataset, lexicon: Lexicon) -> tuple[npt.NDArray[np.uint16], Ints]:
     """Return the table rows of all bags, one bag after the other, and the index at which each bag ends."""
-    # A number has no row, and a word outside the vocabulary has two (hash buckets).
+    # Outside the vocabulary, a number has no row, and another word has two rows (hash buckets).
     rows_by_word = [lexicon.find_rows([word]) for word in bags.words]
     counts = np.array([len(rows) for rows in rows_by_word], np.int64)
     all_rows = np.array([row for rows in rows_by_word for row in rows], np.int64)
     starts = np.cumsum(counts) - counts
-    # For each occurrence of a word, its rows are `all_rows[start:start + count]`.
+    # The rows of an occurrence of a word are `all_rows[start:start + count]`.
     row_counts = counts[bags.word_numbers]
     offsets = np.repeat(starts[bags.word_numbers] - (np.cumsum(row_counts) - row_counts), row_counts)
     ends = np.concatenate([[0], np.cumsum(row_counts)])[bags.ends]
@@ -277,12 +280,12 @@ def _find_table_rows(bags: BagDataset, lexicon: Lexicon) -> tuple[npt.NDArray[np
 def _build_training_set(
     bags: Bags, commits: Ints, kinds: npt.NDArray[np.uint8], repositories: Ints
 ) -> StaticTrainingSet:
-    """Find the bags of each commit and change. `commits`, `kinds`, `repositories`: number or kind for each bag."""
+    """Find the bags of each commit and change. `commits`, `kinds`, `repositories`: one entry per bag."""
     count = int(commits.max()) + 1
 
     def find_first_bags(kind: BagKind) -> Ints:
         first_bags = np.full(count, NO_BAG, np.int64)
-        # In reverse, because NumPy keeps the last assignment.
+        # In reverse, because NumPy keeps the last assignment for an index: here the first bag of a commit.
         bag_numbers = np.flatnonzero(kinds == kind)[::-1]
         first_bags[commits[bag_numbers]] = bag_numbers
         return first_bags

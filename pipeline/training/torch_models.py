@@ -1,6 +1,6 @@
 """PyTorch networks of the encoder and the cross-encoder, initialized from all-MiniLM-L6-v2.
 
-They match the graphs that `pipeline.encoders.minilm` and `pipeline.encoders.onnx_graph` build.
+They have the structure of the graphs that `pipeline.encoders.minilm` and `pipeline.encoders.onnx_graph` build.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TransformerBase(nn.Module):
     """Embeddings and layers of both networks. `layers`: numbers of the MiniLM layers to initialize from.
 
     `precision`: type of the activations. 16 bits are faster on processors that compute with them, and slower on others.
-    The embeddings are not trained, so that the cross-encoder can use the embeddings in the file of the encoder.
+    The embedding tables are not trained, so that the cross-encoder can use the embeddings in the file of the encoder.
     """
 
     word: Tensor
@@ -42,13 +42,13 @@ class TransformerBase(nn.Module):
         self.layers = nn.ModuleList(TransformerLayer(weights, number) for number in layers)
 
     def embed_tokens(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Return the embedding of each token and position, before any layer."""
+        """Return the input of the first layer: the normalized sum of the embeddings of each token and its position."""
         return self.embedding_norm(self.word[tokens] + self.position[positions] + self.token_type[0]).to(
             self.precision
         )
 
     def autocast(self) -> torch.autocast:
-        """Return the context manager of the network's precision."""
+        """Return the context manager that computes in the network's precision."""
         return torch.autocast("cpu", torch.bfloat16, enabled=self.precision is torch.bfloat16)
 
 
@@ -68,7 +68,7 @@ class TransformerLayer(nn.Module):
         self.output_norm = create_layer_norm(weights, f"{name}.output.LayerNorm")
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Return the token states after the layer: x and result of shape (rows, tokens, HIDDEN_SIZE).
+        """Return the token states after the layer. `x` and the result have the shape (rows, tokens, HIDDEN_SIZE).
 
         `mask` is added to the attention scores: 0, or MASKED_SCORE where a token must not see another.
         """
@@ -105,9 +105,9 @@ def create_layer_norm(weights: Weights, name: str) -> nn.LayerNorm:
 SEPARATE_LAYERS: Final = (0, 2)
 # Numbers of the MiniLM layers that initialize the last layers, which query and text pass together.
 JOINT_LAYERS: Final = (5,)
-# Initial weights of the three similarities, close to their final values.
+# Initial weights of the three similarities of query and text (see `CrossEncoder.forward`), close to their final values.
 INITIAL_SIMILARITY_WEIGHTS: Final = (6.0, 6.0, 6.0)
-# Initial weights of the retrievers' scores (BM25, cosine), close to their final values.
+# Initial weights of the lane scores, the scores of the retrievers (BM25, cosine), close to their final values.
 INITIAL_LANE_WEIGHTS: Final = (0.0, 7.0)
 
 
@@ -116,7 +116,7 @@ class CrossEncoder(TransformerBase):
 
     `side` holds the segment embeddings of query and text, `importance` computes the importance of a query token, and
     `scale` weighs the three similarities; the bundled file has these names. `lane_weights` weighs the retrievers'
-    scores in training, so that the text score learns what they miss.
+    scores in training, so that the network learns what these scores miss.
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -133,6 +133,7 @@ class CrossEncoder(TransformerBase):
         positions = torch.arange(tokens.shape[1])
         is_token = positions < lengths[:, None]
         is_query, is_text = is_token & (segment_ids == 0), is_token & (segment_ids == 1)
+        # Positions of the text start at 0 again.
         positions = (positions - segment_ids * is_query.sum(1, keepdim=True)).clamp(min=0)
         with self.autocast():
             x = self.embed_tokens(tokens, positions)
@@ -174,7 +175,7 @@ class CrossEncoder(TransformerBase):
 
 
 def create_zero_linear(outputs: int) -> nn.Linear:
-    """Create a linear layer of zeros."""
+    """Create a linear layer from HIDDEN_SIZE inputs, with zeros as weights."""
     layer = nn.Linear(HIDDEN_SIZE, outputs)
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)

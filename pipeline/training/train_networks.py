@@ -13,12 +13,12 @@ the change that answers it, and changes that do not. FOLDER holds the wheel with
   query: by the scores from the text alone, and by these scores with the weighted lane scores added. A lane score is the
   score that one retriever (BM25 or vectors) gives to a change.
 
-Training takes as long as `--minutes` says. Four times, after each quarter of this time, a checkpoint of the network
-replaces the file OUT. The learning rate rises over the first steps, and then falls with elapsed time. A faster machine
+Training takes as long as `--minutes` says. After each quarter of this time, a checkpoint of the network replaces the
+file OUT. The learning rate rises over the first steps, and then falls with elapsed time. A faster machine
 trains on more lists.
 
 - `--held-out NAME`: evaluate on this repository and do not train on it.
-- `--rate R`: maximum learning rate of the network, except of the weights of similarities and lane scores.
+- `--rate R`: maximum learning rate, except for the weights of similarities and lane scores.
 - `--seed N`: seed of the order of lists, of the random variation of their texts, and of the initial weights.
 """
 
@@ -39,8 +39,8 @@ from torch.nn import functional
 
 from pipeline.training.export import read_wheel_weights
 from pipeline.training.list_training import (
-    NEGATIVES,
     QUERIES_PER_BATCH,
+    TRAINING_NEGATIVES,
     Batch,
     CandidateLists,
     Clock,
@@ -58,7 +58,7 @@ from pipeline.training.list_training import (
 from pipeline.training.mine_lists import QueryKind
 from pipeline.training.torch_models import CrossEncoder, Encoder
 
-# Number of rows in one call of each network. They have about the same length, so that there is little padding.
+# Number of rows in one call of each network. The rows of a call have about the same length, to avoid padding.
 ENCODER_ROWS_PER_CALL: Final = 32
 CROSS_ENCODER_ROWS_PER_CALL: Final = 64
 CROSS_ENCODER_LISTS_PER_STEP: Final = 24
@@ -74,16 +74,16 @@ SCORE_WEIGHTS_LEARNING_RATE: Final = 5e-3
 ENCODER_WARMUP_STEPS: Final = 100
 CROSS_ENCODER_WARMUP_STEPS: Final = 200
 MAX_GRADIENT_NORM: Final = 1.0
-# Share of the cross-encoder's lists with hard negatives: INITIAL_HARD_SHARE + elapsed share of the time /
-# HARD_RAMP_SHARE, at most 1. All lists have them after a tenth of the time. The encoder's lists always have one.
+# Share of the cross-encoder's lists with hard instead of random negatives: INITIAL_HARD_SHARE + elapsed share of the
+# time / HARD_RAMP_SHARE, at most 1, which is reached after a tenth of the time.
 INITIAL_HARD_SHARE: Final = 0.3
 HARD_RAMP_SHARE: Final = 0.15
 # Weight of the loss from the text alone, relative to the loss with the lane scores.
 TEXT_ONLY_LOSS_WEIGHT: Final = 0.5
 # Steps between two lines of the log.
 LOG_EVERY: Final = 50
-# Maximum number of held-out lists in an evaluation, which is short therefore: of each repository for the encoder, and
-# of all repositories together for the cross-encoder.
+# Maximum number of held-out lists in an evaluation, to keep it short: per repository for the encoder, and in all for
+# the cross-encoder.
 EVALUATED_ENCODER_LISTS: Final = 40
 EVALUATED_CROSS_ENCODER_LISTS: Final = 200
 
@@ -94,22 +94,22 @@ logger = logging.getLogger(__name__)
 class NetworkTraining:
     """Network, and the functions that train and evaluate it.
 
-    - `groups`: parameters with their maximum learning rates, as the optimizer takes them.
-    - `compute_loss`: returns the loss of the next batch. Its argument is the elapsed share of the time.
+    - `parameter_groups`: parameters with their maximum learning rates, as the optimizer takes them.
+    - `compute_loss`: returns the loss of the next batch. The argument is the elapsed share of the training time.
     - `score_held_out`: yields the kind of each sampled held-out query, and the scores of its candidates. The answer is
       the first candidate.
     - `warmup_steps`: number of steps until the maximum learning rate is reached.
     """
 
     model: nn.Module
-    groups: list[dict[str, Any]]
+    parameter_groups: list[dict[str, Any]]
     compute_loss: Callable[[float], Tensor]
     score_held_out: Callable[[], Iterable[tuple[QueryKind, Tensor]]]
     warmup_steps: int
 
     def run_steps(self, clock: Clock) -> Iterator[tuple[int, float]]:
         """Train until the time is over; yield the number and loss of each step."""
-        optimizer = torch.optim.AdamW(self.groups, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+        optimizer = torch.optim.AdamW(self.parameter_groups, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
         max_rates = [group["lr"] for group in optimizer.param_groups]
         for step in count():
             elapsed_share = clock.elapsed_share
@@ -127,7 +127,7 @@ class NetworkTraining:
     def evaluate(self) -> str:
         """Return the mean reciprocal rank of the held-out answers for each kind of query, as a text for the log.
 
-        The text is such as `{'sentence': 0.512, 'subject': 0.634}`. It is empty without held-out lists.
+        An example is `{'sentence': 0.512, 'subject': 0.634}`. The text is empty without held-out lists.
         """
         reciprocal_ranks: dict[str, list[float]] = {}
         with torch.inference_mode():
@@ -146,7 +146,7 @@ def create_encoder_training(
 ) -> NetworkTraining:
     """Set up the training of the encoder. Exit with a message if the lists do not fill a batch."""
     datasets, held_out = ([ListDataset.read(file) for file in group] for group in (files, held_out_files))
-    # A batch has lists of one repository.
+    # All lists of a batch are of one repository, so at least one repository must fill a batch.
     parser.require_batch(max(map(len, datasets)), QUERIES_PER_BATCH)
     logger.info("%d lists of %d repositories", sum(map(len, datasets)), len(datasets))
     model = Encoder(read_wheel_weights(arguments.weights))
@@ -210,7 +210,7 @@ def create_cross_encoder_training(
     """Set up the training of the cross-encoder. Exit with a message if the lists do not fill a batch."""
     lists = CandidateLists(files)
     parser.require_batch(len(lists.list_ids), CROSS_ENCODER_LISTS_PER_STEP)
-    logger.info("%d lists of %d candidates", len(lists.list_ids), NEGATIVES + 1)
+    logger.info("%d lists of %d candidates", len(lists.list_ids), TRAINING_NEGATIVES + 1)
     held_out = CandidateLists(held_out_files) if held_out_files else None
     model = CrossEncoder(read_wheel_weights(arguments.weights))
     score_weights = [model.lane_weights, model.scale]
@@ -224,8 +224,8 @@ def create_cross_encoder_training(
     def compute_loss(elapsed_share: float) -> Tensor:
         list_ids = next(batches)
         hard_share = min(1.0, INITIAL_HARD_SHARE + elapsed_share / HARD_RAMP_SHARE)
-        # A query of this kind is a sentence of the answer's commit message. Lane scores count all of the message, so
-        # they would rank the answer first without its text.
+        # A SENTENCE query is part of the answer's commit message. Lane scores count the whole message, so they alone
+        # would rank the answer first.
         ignore_lanes = torch.tensor([lists.get_kind(list_id) is QueryKind.SENTENCE for list_id in list_ids])
         return compute_listwise_loss(model, lists.build_pairs(list_ids, generator, hard_share), ignore_lanes)
 
@@ -242,9 +242,9 @@ def create_cross_encoder_training(
 
 
 def compute_listwise_loss(model: CrossEncoder, pairs: Pairs, ignore_lanes: Tensor) -> Tensor:
-    """Return the cross-entropy of the answers by text and lane scores, plus a share of that by text scores alone.
+    """Return the cross-entropy by text and lane scores, plus the weighted cross-entropy by text scores alone.
 
-    The share is TEXT_ONLY_LOSS_WEIGHT. `ignore_lanes`: for each list, whether its lane scores count as 0.
+    The weight is TEXT_ONLY_LOSS_WEIGHT. `ignore_lanes`: for each list, whether its lane scores count as 0.
     """
     text_scores = score_pairs(model, pairs).view(len(pairs.lane_scores), -1)
     lane_scores = torch.from_numpy(pairs.lane_scores) * (~ignore_lanes)[:, None, None]
@@ -267,7 +267,7 @@ def score_pairs(model: CrossEncoder, pairs: Pairs) -> Tensor:
 
 
 def _iter_shuffled_batches(list_ids: Ints, generator: np.random.Generator) -> Iterator[Ints]:
-    """Yield batches of list ids forever, in a new order each epoch."""
+    """Yield batches of list ids forever, in a new order each epoch. Lists that do not fill a batch are left out."""
     while True:
         shuffled_ids = generator.permutation(list_ids)
         for start in range(
@@ -285,7 +285,10 @@ def _score_held_out_pairs(
 
 
 def _run_by_length(lengths: Tensor, rows_per_call: int, run: Callable[[Tensor, int], Tensor]) -> Tensor:
-    """Return the results of `run` for all rows, in order. `run` gets row numbers, and the length of the longest row."""
+    """Call `run` for rows of about the same length, and return its results for all rows, in order.
+
+    `run` gets the numbers of at most `rows_per_call` rows, and the length of the longest of these.
+    """
     chunks = torch.split(torch.argsort(lengths), rows_per_call)
     results = [run(chunk, int(lengths[chunk].max())) for chunk in chunks]
     return torch.cat(results)[torch.argsort(torch.cat(list(chunks)))]
@@ -302,15 +305,15 @@ def main() -> None:
     )
     training = create_training(parser, arguments, *parser.select_files(arguments))
 
-    def evaluate() -> None:
+    def log_evaluation() -> None:
         if result := training.evaluate():
             logger.info("held out: %s", result)
 
     def save_checkpoint() -> None:
         torch.save(training.model.state_dict(), arguments.out)
-        evaluate()
+        log_evaluation()
 
-    evaluate()
+    log_evaluation()
     clock = Clock(60 * arguments.minutes)
     train_with_checkpoints(training.run_steps(clock), clock, LOG_EVERY, save_checkpoint)
 

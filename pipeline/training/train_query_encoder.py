@@ -7,12 +7,12 @@ The query encoder starts as a copy of the bundled encoder. Only this copy is tra
 an index has, so that an index stays valid. A change is the diff of one file in one commit.
 
 FILE has the questions, each with the commit that answers it (default: `questions.tsv` in this folder). CHANGES is the
-directory of the encoded changes: a file for each repository, with those of the commits that answer a question, and of a
-sample of other commits. A file that exists is used again. OUT is the file of the trained network, which is written
+directory of the encoded changes: a file for each repository, with the changes of the commits that answer a question and
+of a sample of other commits. An existing file is reused. OUT is the file of the trained network, which is written
 after each epoch.
 
-The loss of a question is the cross-entropy of choosing its commit among all changes of the file. The score of a change
-is the weighted sum of three cosines, which are also features of the reranker.
+The loss of a question is the cross-entropy of choosing a change of its commit among all changes of the file. The score
+of a change is the weighted sum of three cosines, which are also features of the reranker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import logging
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -36,7 +36,7 @@ from torch.nn import functional
 
 from pipeline.encoders.base import OnnxEncoder, load_tokenizer
 from pipeline.encoders.onnx_graph import read_encoder_weights
-from pipeline.file_classification import classify_role
+from pipeline.file_classification import FileRole, classify_role
 from pipeline.git.repository import open_repository
 from pipeline.hunks import Hunk, extract_hunks
 from pipeline.ignore import IgnoreRules
@@ -54,12 +54,12 @@ MIN_RATE_SHARE: Final = 0.02
 MAX_GRADIENT_NORM: Final = 1.0
 # Steps between two lines of the log.
 LOG_EVERY: Final = 50
-# Number of commits of a repository that answer no question.
+# Maximum number of sampled commits of a repository that answer no question.
 OTHER_COMMITS: Final = 330
 # Maximum number of changes of a commit, source files first.
 MAX_CHANGES: Final = 4
 # Weights of the cosines of a question with a change, with the whitened vector of the change, and with the message of
-# its commit: three times the weights that the reranker had before, so that a softmax over hundreds of changes is sharp.
+# its commit. They are three times former weights of the reranker, so that a softmax over hundreds of changes is sharp.
 COSINE_WEIGHTS: Final = (8.3, 11.2, 6.0)
 
 Floats = npt.NDArray[np.float32]
@@ -86,7 +86,7 @@ class EncodedChanges:
     """Encoded changes of one repository.
 
     - `shas`: all commits. `messages`: unit vector of each commit's message.
-    - `vectors`: unit vector of each change. `whitened`: the same after whitening, also of length 1.
+    - `vectors`: unit vector of each change. `whitened`: whitened unit vector of each change.
     - `commits`: index in `shas` of each change's commit.
     - `mean` and `axes`: the whitening transform (see `stores.vectors`).
     """
@@ -127,26 +127,29 @@ class EncodedChanges:
             (queries @ self.messages.T)[:, self.commits],
         )
         return sum(
-            (weight * part for weight, part in zip(COSINE_WEIGHTS, cosines, strict=True)), torch.zeros(())
+            (weight * cosine for weight, cosine in zip(COSINE_WEIGHTS, cosines, strict=True)), torch.zeros(())
         )
 
     def compute_loss(self, queries: Tensor, answers: Tensor) -> Tensor:
-        """Return the mean cross-entropy of choosing any change of the answer. `answers`: index of each commit."""
+        """Return the mean cross-entropy of choosing a change of the right commit.
+
+        `answers`: for each query, the index in `shas` of the right commit.
+        """
         scores = self.score(queries)
         is_answer = self.commits == answers[:, None]
         answer_scores = scores.masked_fill(~is_answer, -torch.inf)
         return (scores.logsumexp(1) - answer_scores.logsumexp(1)).mean()
 
 
-def encode_changes(path: Path, answers: frozenset[str], file: Path, seed: int) -> None:
-    """Encode the changes of a repository's answers and of a sample of its other commits; write the file."""
+def encode_changes(path: Path, answer_shas: frozenset[str], file: Path, seed: int) -> None:
+    """Encode the changes of the commits that answer a question and of a sample of other commits; write the file."""
     repository, encoder = open_repository(path), OnnxEncoder()
     rules = IgnoreRules.from_repository(repository)
     head = repository.read_head()
     reachable = repository.walk(head) if head else []
-    samples = (sample for sample in sample_commits(path, seed) if sample.commit.sha not in answers)
+    samples = (sample for sample in sample_commits(path, seed) if sample.commit.sha not in answer_shas)
     hunks_by_commit: dict[str, Sequence[Hunk]] = {
-        sha: extract_hunks(repository, sha, rules.is_ignored).hunks for sha in reachable if sha in answers
+        sha: extract_hunks(repository, sha, rules.is_ignored).hunks for sha in reachable if sha in answer_shas
     }
     hunks_by_commit |= {sample.commit.sha: sample.hunks for sample in islice(samples, OTHER_COMMITS)}
     commits = [
@@ -171,7 +174,7 @@ def encode_changes(path: Path, answers: frozenset[str], file: Path, seed: int) -
 
 def select_changes(hunks: Iterable[Hunk]) -> list[Hunk]:
     """Return at most MAX_CHANGES hunks that have text: source files first, then tests."""
-    order = {"source": 0, "test": 1}
+    order: Mapping[FileRole, int] = {"source": 0, "tests": 1}
     text_hunks = (hunk for hunk in hunks if hunk.added_text or hunk.removed_text)
     return sorted(text_hunks, key=lambda hunk: order.get(classify_role(hunk.file_path), 2))[:MAX_CHANGES]
 
@@ -192,10 +195,10 @@ def create_batches(
     batches = []
     for changes in repositories:
         indices = {sha: index for index, sha in enumerate(changes.shas)}
-        known = [question for question in questions if question.commit in indices]
-        generator.shuffle(known)
-        for start in range(0, len(known), QUERIES_PER_BATCH):
-            chunk = known[start : start + QUERIES_PER_BATCH]
+        own_questions = [question for question in questions if question.commit in indices]
+        generator.shuffle(own_questions)
+        for start in range(0, len(own_questions), QUERIES_PER_BATCH):
+            chunk = own_questions[start : start + QUERIES_PER_BATCH]
             answers = torch.tensor([indices[question.commit] for question in chunk])
             batches.append(Batch(changes, chunk, answers))
     generator.shuffle(batches)
@@ -243,12 +246,12 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.manual_seed(options.seed)
     questions = read_questions(options.questions)
-    answers = frozenset(question.commit for question in questions)
+    answer_shas = frozenset(question.commit for question in questions)
     repositories = []
     for path in options.repositories:
         file = options.changes / f"{get_repository_name(path)}.npz"
         if not file.exists():
-            encode_changes(path, answers, file, options.seed)
+            encode_changes(path, answer_shas, file, options.seed)
         repositories.append(EncodedChanges.read(file))
     known_commits = {sha for changes in repositories for sha in changes.shas}
     count = sum(question.commit in known_commits for question in questions)

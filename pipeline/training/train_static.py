@@ -5,7 +5,7 @@ python -m pipeline.training.train_static BAGS OUT [--held-out NAME]... [--passes
 
 BAGS is the directory written by `pipeline.training.word_bags`; `table.npz` in the directory OUT gets the table in
 full precision. The most frequent words have a row each; all others share buckets by hash. The gradients are computed
-by formulas in this module, without a framework, because there are few formulas, and a batch changes few rows.
+without a framework, because they need few formulas, and a batch changes few rows.
 """
 
 from __future__ import annotations
@@ -84,53 +84,58 @@ class Plan:
 class StaticTable:
     """Word table: a vector and a log weight per row. A text's vector is the normalized weighted sum of its rows.
 
-    `vector_squares` and `weight_squares`: sums of squared gradients, one per row. Adagrad needs them to lower the
-    learning rate of a row the more the row was moved.
+    `vector_squares` and `weight_squares`: sums of squared gradients, one per row. The larger the sum, the lower is the
+    learning rate of the row (Adagrad).
     """
 
     vectors: Floats
-    weights: Floats
+    log_weights: Floats
     vector_squares: Floats
     weight_squares: Floats
 
     @classmethod
-    def from_vectors(cls, vectors: Floats, weights: Floats) -> StaticTable:
+    def from_vectors(cls, vectors: Floats, log_weights: Floats) -> StaticTable:
         """Create a table with these vectors and log weights, before the first step."""
-        return cls(vectors, weights, np.zeros(len(vectors), np.float32), np.zeros(len(vectors), np.float32))
+        zeros = np.zeros(len(vectors), np.float32)
+        return cls(vectors, log_weights, zeros, zeros.copy())
 
     def sum_rows(self, rows: Ints, starts: Ints) -> Floats:
         """Return the weighted sum of each text's rows; zeros for a text without rows.
 
         `rows`: row numbers of all texts, concatenated. `starts`: index in `rows` where each text starts.
         """
-        weighted = self.vectors[rows] * np.exp(self.weights[rows])[:, None]
+        weighted = self.vectors[rows] * np.exp(self.log_weights[rows])[:, None]
         sums = np.zeros((len(starts), self.vectors.shape[1]), np.float32)
         has_rows = np.diff(np.append(starts, len(rows))) > 0
         sums[has_rows] = np.add.reduceat(weighted, starts[has_rows], axis=0)
         return sums
 
     def update(self, rows: Ints, starts: Ints, gradients: Floats, rates: tuple[float, float]) -> None:
-        """Apply one Adagrad step. `gradients`: of the texts' sums. `rates`: learning rates of vectors and weights."""
+        """Apply one Adagrad step.
+
+        `rows`, `starts`: as in `sum_rows`. `gradients`: gradients of the sums that it returned. `rates`: learning rates
+        of vectors and log weights.
+        """
         lengths = np.diff(np.append(starts, len(rows)))
         order = np.argsort(rows, kind="stable")
         texts = np.repeat(np.arange(len(starts)), lengths)[order]
         touched_rows, first = np.unique(rows[order], return_index=True)
-        total = np.add.reduceat(gradients[texts], first, axis=0)
-        scales = np.exp(self.weights[touched_rows])
-        weight_gradients = np.einsum("rd,rd->r", total, self.vectors[touched_rows]) * scales
-        vector_gradients = total * scales[:, None]
+        summed_gradients = np.add.reduceat(gradients[texts], first, axis=0)
+        weights = np.exp(self.log_weights[touched_rows])
+        weight_gradients = np.einsum("rd,rd->r", summed_gradients, self.vectors[touched_rows]) * weights
+        vector_gradients = summed_gradients * weights[:, None]
         self.vector_squares[touched_rows] += np.square(vector_gradients).mean(axis=1)
         self.weight_squares[touched_rows] += np.square(weight_gradients)
         self.vectors[touched_rows] -= (
             rates[0] * vector_gradients / (np.sqrt(self.vector_squares[touched_rows]) + TINY)[:, None]
         )
-        self.weights[touched_rows] -= (
+        self.log_weights[touched_rows] -= (
             rates[1] * weight_gradients / (np.sqrt(self.weight_squares[touched_rows]) + TINY)
         )
 
     def apply_weights(self) -> Floats:
         """Return the rows multiplied by their weights, for the export."""
-        return self.vectors * np.exp(self.weights)[:, None]
+        return self.vectors * np.exp(self.log_weights)[:, None]
 
 
 def generate_unit_vectors(count: int, dimension: int, seed: int) -> Floats:
@@ -152,7 +157,7 @@ def train(
     plan: Plan,
     save_checkpoint: Callable[[StaticTable], None] | None = None,
 ) -> StaticTable:
-    """Train the table and return it; the learning rate follows a cosine to zero.
+    """Train the table in place and return it; the learning rate follows a cosine to zero.
 
     Raises NotEnoughData if the training set does not fill one step.
     """
@@ -192,16 +197,16 @@ def _run_step(
     generator: np.random.Generator,
     rates: tuple[float, float],
 ) -> float:
-    """Apply one training step to the changes; return its loss."""
+    """Train on the changes of one step; return the loss."""
     queries, texts = dataset.draw_examples(changes, generator)
     query_rows, text_rows = (
         dataset.bags.merge_bags(queries, generator),
         dataset.bags.merge_bags(texts, generator),
     )
     commits = dataset.commit[changes]
-    same_commit = (commits[:, None] == commits[None]) & ~np.eye(len(changes), dtype=np.bool_)
+    is_excluded = (commits[:, None] == commits[None]) & ~np.eye(len(changes), dtype=np.bool_)
     loss, gradients = compute_contrastive_loss(
-        model.sum_rows(*query_rows), model.sum_rows(*text_rows), same_commit
+        model.sum_rows(*query_rows), model.sum_rows(*text_rows), is_excluded
     )
     rows = np.concatenate([query_rows[0], text_rows[0]])
     starts = np.concatenate([query_rows[1], text_rows[1] + len(query_rows[0])])
@@ -241,7 +246,7 @@ def _normalize(sums: Floats) -> tuple[Floats, Floats]:
 
 
 def _compute_sum_gradients(gradients: Floats, units: Floats, lengths: Floats) -> Floats:
-    """Return the gradients of the sums. `gradients`: those of the normalized sums, `units`."""
+    """Return the gradients of the sums. `gradients`: gradients of `units`, the sums divided by `lengths`."""
     projection = np.einsum("nd,nd->n", gradients, units)[:, None]
     return np.asarray((gradients - projection * units) / lengths)
 
@@ -271,8 +276,8 @@ def embed_texts(bags: Bags, bag_numbers: Ints, table: Floats) -> Floats:
     """
     sums = np.empty((len(bag_numbers), table.shape[1]), np.float32)
     rows, starts = bags.merge_bags(bag_numbers)
-    for line, (start, end) in enumerate(pairwise([*starts.tolist(), len(rows)])):
-        sums[line] = table[rows[start:end]].sum(axis=0)
+    for text, (start, end) in enumerate(pairwise([*starts.tolist(), len(rows)])):
+        sums[text] = table[rows[start:end]].sum(axis=0)
     sums /= np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), np.float32(1e-9))
     return sums
 
@@ -286,7 +291,7 @@ def compute_mean_reciprocal_rank(
     """
     changes = np.flatnonzero(dataset.repository == repository)
     commits = dataset.commit[changes]
-    # A text includes its commit's subject only for sentence queries: for subject queries it would be the answer.
+    # A text includes its commit's subject only for sentence queries: a subject query would find itself.
     subjects_in_text = dataset.subject[commits] if kind is BagKind.SENTENCE else np.full(len(changes), NO_BAG)
     text_vectors = embed_texts(
         dataset.bags,
@@ -305,7 +310,7 @@ def compute_mean_reciprocal_rank(
     text_points, query_points = (
         space.transform(vectors.astype(np.float64)) for vectors in (text_vectors, query_vectors)
     )
-    # The length of a query does not change the order of the texts.
+    # Queries are not normalized: their length does not change the order of the texts.
     text_points /= np.maximum(np.linalg.norm(text_points, axis=1, keepdims=True), 1e-9)
     scores = query_points @ text_points.T
     reciprocal_ranks = [
@@ -324,7 +329,7 @@ def _compute_reciprocal_rank(scores: npt.NDArray[np.float64], commits: Ints, ans
 
 
 def evaluate(dataset: StaticTrainingSet, table: Floats) -> str:
-    """Return a line for the log with MRR@10 of each held-out repository: subjects, then sentences."""
+    """Return a line for the log with MRR@10 of each held-out repository: first for subjects, then for sentences."""
     repositories = range(int(dataset.repository.max()) + 1)
     columns = [
         " ".join(

@@ -46,7 +46,7 @@ MAX_HUNK_CHARACTERS: Final = 8_000
 MAX_COMMENT_CHARACTERS: Final = 2_000
 MAX_CHANGELOG_CHARACTERS: Final = 400
 
-# Start of a comment line. `#!` begins a shebang or an attribute of Rust, and no comment.
+# Start of a comment line. `#!` starts a shebang or an attribute of Rust, not a comment.
 _COMMENT: Final = re.compile(r"\s*(?:#|//|/?\*|\"\"\"|''')(?!!)")
 
 
@@ -58,7 +58,7 @@ class BagKind(IntEnum):
     BODY = 2  # beginning of the message's body
     CHANGELOG = 3  # beginning of the text that the commit added to a changelog
     CHANGE = 4  # semantic text of a hunk, without message and comments
-    COMMENT = 5  # comments and docstrings of the hunk whose CHANGE bag precedes it
+    COMMENT = 5  # comments and docstrings of the hunk whose CHANGE bag precedes this bag
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class WordBag:
 
 @dataclass(frozen=True, slots=True)
 class ExtractionTask:
-    """Repository to extract: its path and name, the number of commits, the seed, and the output directory."""
+    """Repository to extract: its path and name, the maximum number of commits, the seed, and the output directory."""
 
     repository: Path
     name: str
@@ -91,48 +91,49 @@ def extract_repository(task: ExtractionTask) -> str:
 
 def extract_bags(task: ExtractionTask) -> Iterator[WordBag]:
     """Yield the bags of sampled commits, commit by commit, in an order fixed by the seed."""
-    number = 0
+    commit_number = 0
     for sample in sample_commits(task.repository, task.seed):
-        commit_bags = list(_iter_commit_bags(sample, number))
+        commit_bags = list(_iter_commit_bags(sample, commit_number))
         yield from commit_bags
-        number += bool(commit_bags)
-        if number == task.max_commits:
+        commit_number += bool(commit_bags)
+        if commit_number == task.max_commits:
             return
 
 
-def _iter_commit_bags(sample: CommitSample, number: int) -> Iterator[WordBag]:
+def _iter_commit_bags(sample: CommitSample, commit_number: int) -> Iterator[WordBag]:
     """Yield the bags of a commit; none if no change has enough words."""
-    change_bags = list(_iter_hunk_bags(number, sample.sample_hunks(MAX_HUNKS)))
+    change_bags = list(_iter_hunk_bags(commit_number, sample.sample_hunks(MAX_HUNKS)))
     if change_bags:
-        yield from _iter_message_bags(number, sample.commit)
+        yield from _iter_message_bags(commit_number, sample.commit)
         yield from (
-            WordBag(number, BagKind.CHANGELOG, bag)
-            for bag in map(_extract_added_words, sample.changelog_hunks)
-            if len(bag) >= MIN_DISTINCT_WORDS
+            WordBag(commit_number, BagKind.CHANGELOG, words)
+            for words in map(_extract_added_words, sample.changelog_hunks)
+            if len(words) >= MIN_DISTINCT_WORDS
         )
         yield from change_bags
 
 
-def _iter_message_bags(number: int, commit: Commit) -> Iterator[WordBag]:
+def _iter_message_bags(commit_number: int, commit: Commit) -> Iterator[WordBag]:
     parts = split_message(commit.message)
-    yield WordBag(number, BagKind.SUBJECT, frozenset(count_terms(parts.subject)))
+    yield WordBag(commit_number, BagKind.SUBJECT, frozenset(count_terms(parts.subject)))
     for sentence in parts.sentences:
-        yield WordBag(number, BagKind.SENTENCE, frozenset(count_terms(sentence)))
+        yield WordBag(commit_number, BagKind.SENTENCE, frozenset(count_terms(sentence)))
     if parts.body:
-        yield WordBag(number, BagKind.BODY, frozenset(count_terms(parts.body[:MAX_MESSAGE_CHARACTERS])))
+        body = parts.body[:MAX_MESSAGE_CHARACTERS]
+        yield WordBag(commit_number, BagKind.BODY, frozenset(count_terms(body)))
 
 
-def _iter_hunk_bags(number: int, hunks: Iterable[Hunk]) -> Iterator[WordBag]:
+def _iter_hunk_bags(commit_number: int, hunks: Iterable[Hunk]) -> Iterator[WordBag]:
     """Yield a CHANGE bag per hunk with enough words, followed by its COMMENT bag, if any."""
     for hunk in hunks:
         comment_text, other_text = _split_comments(hunk.added_text or hunk.removed_text)
-        change = frozenset(count_terms(build_text_with_lines(hunk, other_text)))
-        if len(change) < MIN_DISTINCT_WORDS:
+        change_words = frozenset(count_terms(build_text_with_lines(hunk, other_text)))
+        if len(change_words) < MIN_DISTINCT_WORDS:
             continue
-        yield WordBag(number, BagKind.CHANGE, change)
-        comment = frozenset(count_terms(comment_text[:MAX_COMMENT_CHARACTERS]))
-        if len(comment) >= MIN_COMMENT_WORDS:
-            yield WordBag(number, BagKind.COMMENT, comment)
+        yield WordBag(commit_number, BagKind.CHANGE, change_words)
+        comment_words = frozenset(count_terms(comment_text[:MAX_COMMENT_CHARACTERS]))
+        if len(comment_words) >= MIN_COMMENT_WORDS:
+            yield WordBag(commit_number, BagKind.COMMENT, comment_words)
 
 
 def _extract_added_words(hunk: Hunk) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Charts of a history and its index, and the style of all charts of the notebooks.
 
 The title of a chart states its main result, computed from the data. Charts are for a page 900 pixels wide, as GitHub
-shows notebooks.
+shows notebooks. A hunk is the diff of one file in one commit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from PIL import Image
 from serve.analysis import metrics
 from stores.frames import FREE_SPACE, Frames
 
-# Palette of Okabe and Ito: colour-blind readers can tell its colours apart, also in greyscale.
+# Colours of Okabe and Ito, and a grey: colour-blind readers can tell them apart, also in greyscale.
 BLUE: Final = "#0072B2"
 ORANGE: Final = "#E69F00"
 GREEN: Final = "#009E73"
@@ -48,8 +48,8 @@ WIDTH: Final = 9.0
 DPI: Final = 100
 # Number of colours of a displayed PNG. A palette reduces the file to a third, and a chart has fewer colours than this.
 PNG_COLORS: Final = 256
-# Number of characters of a title that fit into a line.
-MAX_TITLE_LENGTH: Final = 78
+# Maximum number of characters in a line of a title.
+MAX_TITLE_LINE_LENGTH: Final = 78
 # Height in inches of each line of a title.
 TITLE_LINE_HEIGHT: Final = 0.28
 # Height in inches of the note below the title.
@@ -85,7 +85,7 @@ def create_figure(height: float, title: str, note: str = "") -> Chart:
 
     `height`: height of the figure in inches if the title has one line. Each further line of the title adds to it.
     """
-    lines = textwrap.wrap(title, MAX_TITLE_LENGTH)
+    lines = textwrap.wrap(title, MAX_TITLE_LINE_LENGTH)
     title_height = TITLE_LINE_HEIGHT * max(1, len(lines))
     height += title_height - TITLE_LINE_HEIGHT
     top = 1 - (TOP_MARGIN + title_height + NOTE_HEIGHT) / height
@@ -369,7 +369,7 @@ def _format_index_parts_title(sizes: pl.DataFrame) -> str:
 def _plot_shares(
     axes: Axes, rows: pl.DataFrame, label_column: str, sizes: pl.Series, unit: str, note_column: str = ""
 ) -> None:
-    """Plot a bar for each row: its size, and beside the bar its share of the sum and the text of `note_column`."""
+    """Plot the size of each row as a bar. The text beside it has the size, its share of the sum, and the note."""
     style_axes(axes, grid="x")
     axes.barh(
         rows[label_column], sizes, color=[GREY if name == FREE_SPACE else BLUE for name in rows[label_column]]

@@ -8,6 +8,8 @@ The first of these rules that applies decides:
 4. The first words of the subject (`Add`, `Fix`, `Remove`, `Rename`, ...) name the kind.
 5. A commit that closes an issue is a fix.
 6. All other commits have the kind `other`.
+
+`range_summary` gives merges the kind `merge`, without these rules.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ _INTERNAL_WORDS: Final = re.compile(
     re.IGNORECASE,
 )
 # Subject of Conventional Commits: `type(scope)!: text`.
-_CONVENTIONAL: Final = re.compile(
+_CONVENTIONAL_SUBJECT: Final = re.compile(
     r"(?P<type>[\w./-]+)(?:\((?P<scope>[^()]*)\))?(?P<breaking>!)?:\s+(?P<text>\S.*)"
 )
 # Any other prefix, as in `regex: fix the parser` or `[core] Add x`. The group `name` matches a prefix in lower case,
@@ -84,19 +86,22 @@ _CONVENTIONAL: Final = re.compile(
 _PREFIX: Final = re.compile(
     r"(?:\[[^\]]*\]|(?P<name>[a-z\d_./-]{1,30}(?:\([^()]*\))?!?:)|[\w./, -]{1,30}(?:\([^()]*\))?!?:)\s+(?=\S)"
 )
-# Footer of Conventional Commits.
+# Footer of Conventional Commits that marks a breaking change.
 _BREAKING_FOOTER: Final = re.compile(r"^BREAKING[ -]CHANGE: ", re.MULTILINE)
 # Kind of a commit whose files all have one role. Files with the role `other` are build files and the like.
 _KIND_BY_ROLE: Final[Mapping[FileRole, str]] = {"tests": TESTS, "prose": DOCUMENTATION, "other": BUILD}
 
 
 def _compile_words(words: str) -> re.Pattern[str]:
-    """Compile a pattern that matches any of the words. `_` in a word stands for a space, `*` for any letters."""
+    """Compile a pattern that matches any of the words, which spaces separate.
+
+    In a word, `_` stands for whitespace, and `*` for any letters.
+    """
     alternatives = (re.escape(word).replace("_", r"\s+").replace(r"\*", r"\w*") for word in words.split())
     return re.compile(rf"(?:{'|'.join(alternatives)})(?![\w-])", re.IGNORECASE)
 
 
-# Kinds with words that a subject starts with. The first entry that matches decides.
+# Kinds, each with the first words of a subject that name it. The first entry that matches decides.
 _FIRST_WORDS: Final = (
     (REVERT, _compile_words("revert* back_out")),
     (
@@ -153,7 +158,7 @@ def classify_commit(subject: str, body: str, paths: Collection[str], *, closes_i
     roles = {classify_role(path) for path in paths}
     may_change_program = not roles or bool(roles - {"tests", "prose"})
     is_breaking = _BREAKING_FOOTER.search(body) is not None
-    match = _CONVENTIONAL.match(subject)
+    match = _CONVENTIONAL_SUBJECT.match(subject)
     if match:
         is_breaking = is_breaking or match["breaking"] is not None
     if match and (kind := _KIND_BY_TYPE.get(match["type"].lower())):
@@ -169,7 +174,7 @@ def classify_commit(subject: str, body: str, paths: Collection[str], *, closes_i
 
 
 def _classify_unconventional(subject: str, roles: Collection[FileRole], *, closes_issue: bool) -> str:
-    """Return the kind of a commit without a type of Conventional Commits, by rules 2 to 6."""
+    """Return the kind of a commit without a type of Conventional Commits, by rules 2 to 6 of this module."""
     kind = _classify_words(subject)
     if kind == REVERT:
         return kind

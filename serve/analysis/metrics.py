@@ -52,7 +52,7 @@ def choose_step(index: Frames) -> str:
 
 
 def count_activity(index: Frames, step: str) -> pl.DataFrame:
-    """Return `commits`, `authors`, `added` and `removed` lines per calendar step, including steps without commits."""
+    """Count `commits`, `authors`, and `added` and `removed` lines per calendar step; 0 in steps without commits."""
     commits = _list_dated_commits(index)
     lines = index.hunks.group_by("commit_sha").agg(pl.col("added_lines", "removed_lines").sum())
     steps = (
@@ -73,7 +73,7 @@ def count_activity(index: Frames, step: str) -> pl.DataFrame:
 
 
 def count_language_activity(index: Frames, step: str) -> pl.DataFrame:
-    """Return `hunks` per calendar step and language. All but the MAX_LANGUAGES largest languages become `other`."""
+    """Count `hunks` per calendar step and language. All but the MAX_LANGUAGES largest languages become `other`."""
     hunks = index.hunks.join(_list_dated_commits(index), on="commit_sha").with_columns(
         pl.col("language").fill_null("unknown")
     )
@@ -93,9 +93,9 @@ def count_language_activity(index: Frames, step: str) -> pl.DataFrame:
 
 
 def _list_dated_commits(index: Frames) -> pl.DataFrame:
-    """Return the reachable commits with date and author. Dates in the future, from a wrong clock, become now.
+    """Return the reachable commits with date and author. Dates in the future are replaced by the present.
 
-    Otherwise a commit of the year 9999 would need bars for thousands of years, more than matplotlib can draw.
+    Otherwise a commit that a wrong clock dates to the year 9999 would need more bars than matplotlib can draw.
     """
     date = pl.col("commit_date").clip(upper_bound=datetime.now(UTC))
     return index.commits.filter("reached").select("commit_sha", date, "author_email")
@@ -154,20 +154,21 @@ def load_run_phases(path: Path | str | None = None) -> pl.DataFrame:
 FIX_SUBJECT: Final = (
     r"(?i)\b(fix(e[sd]|ing)?|bug|mend(s|ed)?|repair|regress\w*|crash\w*|broken?|revert\w*|correct(s|ed)?)\b"
 )
-# Larger commits are renames, reformatting or imports, so their files are unrelated. Ignored paths do not count.
+# Commits that change more files do not count as co-changes: they are renames, reformatting or imports.
+# Files that the index ignores are not counted.
 MAX_FILES_PER_COMMIT: Final = 30
-# Minimum for pairs of files. Files with fewer common commits may have changed together by coincidence.
+# Minimum number of common commits of a pair of files. With fewer, they may have changed together by coincidence.
 MIN_COMMON_COMMITS: Final = 3
-# Minimum for answers about one file. It is lower, because these answers show the number of common commits. A single
+# The minimum in answers about one file or directory is lower, because they show the number of common commits. A single
 # common commit is no association.
 MIN_COMMON_COMMITS_OF_FILE: Final = 2
 # Quantile of the normal distribution for the two-sided 95 % interval of a share.
 CONFIDENCE_QUANTILE: Final = 1.96
-# Name of a symbol with its parents, such as `Parser.parse`.
+# Expression for the name of a symbol with its parents, such as `Parser.parse`.
 QUALIFIED_NAME: Final = (
     pl.when(pl.col("parent") == "").then("name").otherwise(pl.col("parent") + "." + pl.col("name"))
 )
-# Newest commit of a group. If several commits have the newest date, it is the last of them in the order of the index.
+# Aggregations to the newest commit of a group. Of several commits with the newest date, the index's last one counts.
 _LAST_CHANGE: Final = {
     "last_commit": pl.col("commit_sha").sort_by("commit_date", maintain_order=True).last(),
     "last_date": pl.col("commit_date").max(),
@@ -187,7 +188,7 @@ def label_fix_commits(index: HistoryFrames) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RenamedHistory(HistoryFrames):
-    """Frames whose `hunks` are the result of `follow_renames`, so that they are computed only once."""
+    """Frames whose `hunks` are the result of `follow_renames`, so that renames are followed only once."""
 
 
 def follow_renames(index: HistoryFrames) -> pl.DataFrame:
@@ -205,8 +206,8 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
     # Newest path of each renamed file, by (old path, new path), because another branch can have the same rename.
     newest_by_rename: dict[tuple[str | None, str], str] = {}
     newest_paths: list[str] = []
-    # Positions of changes whose newest path may still become another one, by path: an older rename from this path can
-    # follow, because a branch without the rename can have newer changes of the path.
+    # Positions of the changes of each path for which no rename was found yet. The path can have changes that are newer
+    # than its rename, on a branch without the rename.
     unassigned_changes: dict[str, list[int]] = {}
     columns = (hunks[name].to_list() for name in ("file_path", "old_path", "change_kind"))
     # Newest changes first.
@@ -231,15 +232,18 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
 
 
 def find_file_hotspots(index: HistoryFrames) -> pl.DataFrame:
-    """Return the files with their number of commits (`changes`), `fixes` and changed `lines`, most changes first.
+    """Return the files with their numbers of commits (`changes`), `fixes` and changed `lines`, most changes first.
 
-    `fix_rate`: `fixes` as a share of `changes`. `last_commit`, `last_date`: sha and date of the newest of the commits.
+    `fix_rate`: `fixes` as a share of `changes`. `last_commit`, `last_date`: sha and date of the newest commit.
     """
     return _find_hotspots(index, follow_renames(index), ["file_path"])
 
 
 def find_symbol_hotspots(index: HistoryFrames) -> pl.DataFrame:
-    """Return the symbols (qualified `name` and file) with the columns of `find_file_hotspots`, most changes first."""
+    """Return the symbols (qualified `name` and file) with the columns of `find_file_hotspots`, most changes first.
+
+    A symbol counts only if it contains a changed line (`ExactSpan`).
+    """
     changed_symbols = index.symbols.filter(pl.col("confidence") == "ExactSpan").with_columns(
         name=QUALIFIED_NAME
     )
@@ -249,11 +253,12 @@ def find_symbol_hotspots(index: HistoryFrames) -> pl.DataFrame:
 
 
 def find_co_changes(index: HistoryFrames) -> pl.DataFrame:
-    """Return pairs of files with their common commits (`together`), the strongest pairs first.
+    """Return pairs of files with the number of their common commits (`together`), the strongest pairs first.
 
     `share`: common commits as a share of the commits that change one or both files. The pairs are sorted by the lower
-    bound of the share's Wilson interval, so that three of three commits count less than thirty of forty. Files that are
-    not text, and commits of more than MAX_FILES_PER_COMMIT files, are left out.
+    bound of the share's Wilson interval, so that three of three commits count less than thirty of forty. Pairs
+    with fewer than MIN_COMMON_COMMITS common commits, files that are not text, and commits of more than
+    MAX_FILES_PER_COMMIT files are left out.
     """
     is_text = pl.col("file_path").map_elements(lambda path: classify_kind(path) != "data", pl.Boolean)
     is_small = pl.col("files") <= MAX_FILES_PER_COMMIT
@@ -287,21 +292,23 @@ def find_files_changed_with(
 ) -> pl.DataFrame:
     """Return the files that changed together with the selected file or files, strongest association first.
 
-    `changed_files`: result of `list_changed_files`. Commits of more than MAX_FILES_PER_COMMIT files do not count. The
-    columns are:
+    `changed_files`: result of `list_changed_files`. `is_selected`: filter on `file_path`. Commits of more than
+    MAX_FILES_PER_COMMIT files do not count. The columns of the result are:
 
-    - `together`: commits that change the file and a selected file. `changes`: all commits that change the file.
-    - `confidence`: `together` as a share of the commits that change a selected file. `lift`: `confidence` divided by
-      the share of all commits that change the file; 1 without association.
-    - `last_commit`, `last_date`: newest commit of `together`.
+    - `together`: number of commits that change the file and a selected file.
+    - `changes`: number of commits that change the file.
+    - `confidence`: `together` as a share of the commits that change a selected file.
+    - `lift`: `confidence` divided by the share of all commits that change the file; 1 without association.
+    - `last_commit`, `last_date`: sha and date of the newest commit that `together` counts.
 
     The files are sorted by the log-likelihood ratio (Dunning 1993): how unlikely it is that so many commits are common
     by chance. So a test file changed in a fifth of the selected commits, but in few others, comes before a changelog
-    changed in half of all commits. Many common commits count more than few. Files with a lift up to 1 are left out.
+    changed in half of all commits. Many common commits count more than few. Files with fewer than
+    MIN_COMMON_COMMITS_OF_FILE common commits, or with a lift up to 1, are left out.
     """
     files = changed_files.filter(pl.col("files") <= MAX_FILES_PER_COMMIT)
     selected_commits = files.filter(is_selected).select("commit_sha").unique()
-    total, selected = files["commit_sha"].n_unique(), selected_commits.height
+    total_count, selected_count = files["commit_sha"].n_unique(), selected_commits.height
     together, changes = pl.col("together").cast(pl.Float64), pl.col("changes").cast(pl.Float64)
     return (
         index.commits.select("commit_sha", "commit_date")
@@ -313,10 +320,12 @@ def find_files_changed_with(
         .group_by("file_path")
         .agg(together=pl.len(), **_LAST_CHANGE)
         .join(files.group_by("file_path").agg(changes=pl.len()), on="file_path")
-        .with_columns(confidence=together / selected, lift=together * total / (changes * selected))
+        .with_columns(
+            confidence=together / selected_count, lift=together * total_count / (changes * selected_count)
+        )
         .filter((pl.col("together") >= MIN_COMMON_COMMITS_OF_FILE) & (pl.col("lift") > 1))
         .sort(
-            _compute_likelihood_ratio(together, selected, changes, total),
+            _compute_likelihood_ratio(together, selected_count, changes, total_count),
             "file_path",
             descending=[True, False],
         )

@@ -1,7 +1,8 @@
 """Owners of files: the authors of their surviving lines, and the authors of recent changes.
 
-`.mailmap` maps names and addresses. Authors with the same name or the same address are one person. Bots such as
-`dependabot` are not owners; they are listed separately.
+Surviving lines are committed lines that still exist. git blame finds the commit that wrote each of them. `.mailmap`
+maps names and addresses. Authors with the same name or the same address are one person. Bots such as `dependabot` are
+not owners; they are listed separately.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ MAX_BINARY_CHECK_SECONDS: Final = 1.0
 RECENT_PERIOD: Final = timedelta(days=365)
 # A commit that is this much older than the newest commit has half its weight.
 HALF_LIFE: Final = timedelta(days=182)
+# Arguments of git that print sha, name and address (after `.mailmap`) of the authors of the commits on stdin.
 LOG_ARGUMENTS: Final = (
     "log",
     "--no-walk=unsorted",
@@ -64,8 +66,9 @@ class Author:
     def keys(self) -> tuple[str, ...]:
         """Name and address in lower case. Authors who share one of these keys are the same person.
 
-        Many people can have the address of a program (`noreply@...`) or a placeholder without a domain (`none@none`).
-        So such an address is no key. An author with such an address and without a name gets the key `<address>`.
+        Many people can have the address of a program (`noreply@...`) or a placeholder whose domain has no dot
+        (`none@none`). So such an address is no key. An author with such an address and without a name gets the key
+        `<address>`.
         """
         name, email = self.name.strip().casefold(), self.email.casefold()
         has_domain = "." in email.partition("@")[2]
@@ -76,7 +79,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class RecentCommit:
-    """Recent commit that changes the files, whose `weight` falls with its age from 1 to 0.25.
+    """Recent commit that changes the requested files. Its `weight` falls with its age from 1 to 0.25.
 
     `lines`: number of added and removed lines.
     """
@@ -88,7 +91,10 @@ class RecentCommit:
 
 @dataclass(frozen=True, slots=True)
 class SurvivingLines:
-    """Number of surviving lines of each commit, by sha. `limitations`: sentences about lines that are not counted."""
+    """Surviving lines of one or more files.
+
+    `lines`: number of lines of each commit, by sha. `limitations`: sentences about lines that are not counted.
+    """
 
     lines: Mapping[str, int]
     limitations: tuple[str, ...] = ()
@@ -213,7 +219,7 @@ def list_recent_commits(
 def load_authors(git: GitProgram, shas: Iterable[str]) -> dict[str, Author]:
     """Return the author of each commit by sha, after `.mailmap` and `unify_authors`.
 
-    git applies `.mailmap`, because libgit2 compares addresses case-sensitively. Raises UnknownAuthors.
+    git applies `.mailmap`, not libgit2, because libgit2 compares addresses case-sensitively. Raises UnknownAuthors.
     """
     stdin = "".join(f"{sha}\n" for sha in dict.fromkeys(shas)).encode()
     if not stdin:
@@ -276,15 +282,17 @@ def rank_recent_authors(
             commits_by_author[authors[commit.commit_sha]].append(commit)
     counted_commits = list(chain.from_iterable(commits_by_author.values()))
     total_weight, total_weighted_lines = _sum_weights(counted_commits)
-    ranked = []
+    recent_authors = []
     for author, own_commits in commits_by_author.items():
         weight, weighted_lines = _sum_weights(own_commits)
         share = weight / total_weight
         if total_weighted_lines:
             share = (share + weighted_lines / total_weighted_lines) / 2
         lines = sum(commit.lines for commit in own_commits)
-        ranked.append(RecentAuthor(author.name, author.email, len(own_commits), lines, round(share, 3)))
-    return tuple(sorted(ranked, key=lambda author: (-author.share, author.name)))
+        recent_authors.append(
+            RecentAuthor(author.name, author.email, len(own_commits), lines, round(share, 3))
+        )
+    return tuple(sorted(recent_authors, key=lambda author: (-author.share, author.name)))
 
 
 def _sum_weights(commits: Iterable[RecentCommit]) -> tuple[float, float]:

@@ -33,8 +33,8 @@ from serve.references import (
 from serve.repositories import find_index
 from serve.text import SHA_DIGITS, format_commit_count
 
-# If more than this share of the commits change a directory, its subdirectories are counted instead.
-DIVIDED_SHARE: Final = 0.5
+# If a directory is changed by more than this share of the commits, its subdirectories are counted instead.
+MAX_DIRECTORY_SHARE: Final = 0.5
 # Maximum number of directories in an answer. The directories with the most commits are shown.
 MAX_DIRECTORIES: Final = 20
 
@@ -76,7 +76,8 @@ class ReleaseNote:
     """Candidate for a release note: a pull request or a commit whose change users may notice.
 
     `title`: title of the pull request or subject of the commit, without a type of Conventional Commits. `commits`: the
-    merge of the pull request, then the commits that it merged; for a commit, only the commit.
+    merge of the pull request, then the commits that it merged; for a commit, only the commit. `author`: author of most
+    of these commits, not counting the merge.
     """
 
     kind: str
@@ -89,10 +90,11 @@ class ReleaseNote:
 
 @dataclass(frozen=True, slots=True)
 class LogAnswer:
-    """Summary of a range of commits. The numbers count the whole range, but the lists may be shortened.
+    """Summary of a range of commits. The numbers are those of the whole range, but the lists may be shortened.
 
-    `first_date`, `last_date`: dates of the oldest and the newest commit; None without commits. `limitation`: sentence
-    about commits that git could not read; None if there are none.
+    `commits` includes commits that git could not read; the other fields leave them out. `first_date`, `last_date`:
+    dates of the oldest and the newest commit; None without commits. `limitation`: sentence about commits that git could
+    not read; None if there are none.
     """
 
     commit_range: str
@@ -111,7 +113,7 @@ class LogAnswer:
         return replace(self, limitation=self.limitation and rewrite(self.limitation))
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Convert to JSON types."""
+        """Return the JSON document. It has `limitation` only if there is one."""
         fields = asdict(self)
         limitation = fields.pop("limitation")
         answer = {"range": fields.pop("commit_range"), **fields}
@@ -225,11 +227,11 @@ def _describe_first(errors: Sequence[UnreadableObject]) -> str:
 
 def _describe_remedy(repository: Repository, errors: Sequence[UnreadableObject]) -> str:
     if repository.is_partial_clone and errors[0].reason.endswith(" is missing"):
-        return f"This partial clone lacks it: run {REFETCH_COMMAND}."
+        return f"This partial clone lacks objects: run {REFETCH_COMMAND}."
     # If a commit has a readable message, only its files are unreadable, and git still lists the commits before it.
     is_cut_off = not all(_has_readable_message(repository, error.sha) for error in errors)
-    unknown = "Commits that only an unreadable commit reaches are not counted. " if is_cut_off else ""
-    return f"{unknown}To see the damage, run `git fsck`."
+    cut_off_note = "Commits that only an unreadable commit reaches are not counted. " if is_cut_off else ""
+    return f"{cut_off_note}To see the damage, run `git fsck`."
 
 
 def _has_readable_message(repository: Repository, sha: str) -> bool:
@@ -263,19 +265,19 @@ def _build_log_commit(commit: ClassifiedCommit) -> LogCommit:
 def count_directories(commits: Sequence[ClassifiedCommit]) -> list[DirectoryCount]:
     """Return the directories with the number of commits that change files in each, the largest number first.
 
-    Start with the top-level directories. Replace a directory by its subdirectories if more than `DIVIDED_SHARE` of the
-    commits change it, or if it has one subdirectory and no files; repeat. Files directly in a replaced directory count
-    for that directory. A commit counts for each directory in which it changes files.
+    Start with the top-level directories. Replace a directory by its subdirectories if more than MAX_DIRECTORY_SHARE of
+    the commits change it, or if they change one subdirectory and no file directly in it; repeat. Files directly in a
+    replaced directory count for that directory. A commit counts for each directory in which it changes files.
     """
-    # Kind and changed files of the commits that change each directory.
+    # For each directory: kind and changed files of each commit that changes it.
     groups = {"": [(commit.kind.name, set(commit.data.paths)) for commit in commits if commit.data.paths]}
-    max_commits = len(groups[""]) * DIVIDED_SHARE
+    max_commits = len(groups[""]) * MAX_DIRECTORY_SHARE
     counts: list[DirectoryCount] = []
     while groups:
         path, members = groups.popitem()
         direct_kinds, subdirectories = _split_directory(path, members)
-        has_only_subdirectory = not direct_kinds and len(subdirectories) == 1
-        is_divided = not path or len(members) > max_commits or has_only_subdirectory
+        has_one_subdirectory_only = not direct_kinds and len(subdirectories) == 1
+        is_divided = not path or len(members) > max_commits or has_one_subdirectory_only
         if is_divided:
             groups.update(subdirectories)
         kinds = direct_kinds if is_divided else [kind for kind, _ in members]
@@ -308,10 +310,10 @@ def _split_directory(
 
 
 def find_release_notes(commits: Sequence[ClassifiedCommit]) -> Iterator[ReleaseNote]:
-    """Yield the changes that users may notice: breaking ones first, then by kind, then the newest first.
+    """Yield notes of the changes that users may notice: breaking changes first, then by kind, then newest first.
 
     A merged pull request is one change, with the commits that it merged. A commit and its revert are left out if the
-    range has both.
+    range has both. `commits`: newest first.
     """
     notes = _build_notes(commits, _find_merged_commits(commits))
     yield from sorted(notes, key=lambda note: (not note.is_breaking, KINDS.index(note.kind)))
@@ -329,8 +331,8 @@ def _find_merged_commits(commits: Sequence[ClassifiedCommit]) -> dict[str, list[
         sha: set() for sha, commit in by_sha.items() if commit.pull_request_title
     }
     all_parents = {parent for parents_of_commit in parents.values() for parent in parents_of_commit}
-    # Parents of each commit, and a tip to start from. A merge that several tips reach is found once from each tip, with
-    # the same commits.
+    # Graphs to search: parents of each commit, and a tip to start from. A merge that several tips reach is found once
+    # from each tip, with the same commits.
     pending = [(parents, sha) for sha in by_sha if sha not in all_parents]
     while pending:
         graph, tip = pending.pop()
@@ -353,14 +355,16 @@ def _build_notes(
     commits: Sequence[ClassifiedCommit], merged_commits: Mapping[str, Sequence[ClassifiedCommit]]
 ) -> Iterator[ReleaseNote]:
     """Yield the notes in the order of the commits. `merged_commits`: result of `_find_merged_commits`."""
-    cancelled = _find_cancelled_commits(commits, merged_commits)
-    in_pull_requests = {commit.sha for group in merged_commits.values() for commit in group}
+    cancelled_shas = _find_cancelled_commits(commits, merged_commits)
+    pull_request_shas = {commit.sha for group in merged_commits.values() for commit in group}
     for commit in commits:
         sha = commit.sha
-        if sha in cancelled or sha in in_pull_requests:
+        if sha in cancelled_shas or sha in pull_request_shas:
             continue
         kind = commit.kind
-        remaining_commits = [other for other in merged_commits.get(sha, ()) if other.sha not in cancelled]
+        remaining_commits = [
+            other for other in merged_commits.get(sha, ()) if other.sha not in cancelled_shas
+        ]
         if sha in merged_commits:
             kind = _classify_pull_request(commit, remaining_commits)
         if kind.is_user_facing:
@@ -404,7 +408,7 @@ def _build_note(
 def _find_cancelled_commits(
     commits: Sequence[ClassifiedCommit], merged_commits: Mapping[str, Sequence[ClassifiedCommit]]
 ) -> set[str]:
-    """Return the commits that other commits of the range revert, and the commits that revert only commits of the range.
+    """Return the shas of commits that the range reverts, and of commits that revert only commits of the range.
 
     A revert that is reverted itself cancels nothing. The commits of a reverted pull request are cancelled too. A pull
     request whose commits are all cancelled is cancelled too. `commits`: newest first.

@@ -1,7 +1,7 @@
 """Files that change together with a file or directory, its owners and its hot spots: `find_related_files`.
 
-`metrics` has the rules by which commits count, here and in the notebooks. git blames the file while this process reads
-the index.
+`metrics` defines which commits count, here and in the notebooks. git blame of a file runs while this process reads the
+index.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class UnknownFile(LineageError):
 class RequestedPath:
     """The requested file or directory.
 
-    `path`: newest path of the file; empty for the whole repository. `target`: what to blame. `note`: sentence that says
-    what became of a path that HEAD does not have; empty if HEAD has it.
+    `path`: newest path; empty for the whole repository. `target`: file that git blame gets, or the directory. `note`:
+    sentence that says what became of a path that HEAD does not have; empty if HEAD has it.
     """
 
     path: str
@@ -89,7 +89,7 @@ class RequestedPath:
 class PathHistory:
     """Data of the index about the requested file or directory.
 
-    `frames`: all commits and hunks; symbols of the requested file only. `old_paths`: former names of the file, newest
+    `frames`: all commits and hunks; symbols only of a requested file. `old_paths`: former names of the file, newest
     first. `symbol_lines`: first line of each symbol of the file at HEAD, by qualified name.
     """
 
@@ -115,7 +115,7 @@ def find_related_files(
 ) -> RelatedAnswer:
     """Return the files that change together with a file or directory of the repository at `path`, and its owners.
 
-    The requested name is relative to the repository or to `cwd`, the user's working directory. Raises BadRequest,
+    `request.file` is relative to the repository or to `cwd`, the user's working directory. Raises BadRequest,
     UnknownFile, and NotIndexed without an index.
     """
     finder = _Finder(open_repository(path), request, home, cwd)
@@ -148,9 +148,9 @@ class _Finder:
                     self.repository, index.connection, location=self.location, index_holder=index.holder
                 )
                 history = self._read_history(index.connection, status, target)
-            requested = history.requested_path
-            if requested.target is not target:
-                running_blame = self._start_blame(stack, requested.target)
+            requested_path = history.requested_path
+            if requested_path.target is not target:
+                running_blame = self._start_blame(stack, requested_path.target)
             hot_spots = tuple(islice(self._find_hot_spots(history), limit))
             hits = tuple(islice(self._find_hits(history), limit))
             surviving_lines = self._count_surviving_lines(running_blame, history)
@@ -184,27 +184,31 @@ class _Finder:
         """Read the data about the requested path from the open index. `target`: file that the request names."""
         is_reachable = build_reachability_test(connection, status.reachability)
         history = frames.read_history(connection, is_reachable)
-        renamed = metrics.RenamedHistory(history.commits, metrics.follow_renames(history), history.symbols)
-        requested = self._resolve_requested_path(target, history, renamed)
-        hunks = renamed.hunks.filter(requested.selection)
+        renamed_history = metrics.RenamedHistory(
+            history.commits, metrics.follow_renames(history), history.symbols
+        )
+        requested_path = self._resolve_requested_path(target, history, renamed_history)
+        hunks = renamed_history.hunks.filter(requested_path.selection)
         old_paths: tuple[str, ...] = ()
         symbol_lines: dict[str, int] = {}
-        if not requested.is_directory:
-            renamed = replace(renamed, symbols=frames.read_symbols(connection, hunks["hunk_id"].to_list()))
+        if not requested_path.is_directory:
+            renamed_history = replace(
+                renamed_history, symbols=frames.read_symbols(connection, hunks["hunk_id"].to_list())
+            )
             hunks_with_original_paths = hunks.select("hunk_id").join(
                 history.hunks, on="hunk_id", how="left", maintain_order="left"
             )
             paths = hunks_with_original_paths["file_path"].unique(maintain_order=True)
-            old_paths = tuple(path for path in paths if path != requested.path)[:MAX_OLD_PATHS]
-            lines = frames.read_symbol_lines(connection, requested.path).select(
+            old_paths = tuple(path for path in paths if path != requested_path.path)[:MAX_OLD_PATHS]
+            lines = frames.read_symbol_lines(connection, requested_path.path).select(
                 metrics.QUALIFIED_NAME, "start_line"
             )
-            # If several symbols have one name, the mapping has the first of these lines, because it is sorted last.
+            # Of several symbols with one name, the dict has the last row, which is that of the first line.
             symbol_lines = dict(lines.sort("start_line", descending=True).iter_rows())
-        return PathHistory(status, requested, renamed, old_paths, symbol_lines)
+        return PathHistory(status, requested_path, renamed_history, old_paths, symbol_lines)
 
     def _resolve_requested_path(
-        self, target: Target, history: HistoryFrames, renamed: HistoryFrames
+        self, target: Target, history: HistoryFrames, renamed_history: HistoryFrames
     ) -> RequestedPath:
         """Return the requested path. If HEAD lacks it, add a note, and use its newest name if HEAD has such a file.
 
@@ -230,7 +234,7 @@ class _Finder:
         if entry is not None and entry.mode == TREE_MODE:
             return RequestedPath(path, is_directory=True, target=target, note=sentence)
         changes = history.hunks.filter(pl.col("file_path") == path).select("hunk_id")
-        newest_paths = renamed.hunks.join(changes, on="hunk_id", maintain_order="left")["file_path"]
+        newest_paths = renamed_history.hunks.join(changes, on="hunk_id", maintain_order="left")["file_path"]
         newest_path = newest_paths[0] if newest_paths.len() else path
         if newest_path != path and self._has_file(newest_path):
             note = f"{escape_in_sentence(path)} is now {escape_in_sentence(newest_path)}."
@@ -261,20 +265,20 @@ class _Finder:
 
         If HEAD has the requested path, symbols and files that HEAD lacks are left out.
         """
-        requested, symbol_lines = history.requested_path, history.symbol_lines
-        if requested.is_directory:
-            rows = history.file_hotspots.filter(requested.selection)
+        requested_path, symbol_lines = history.requested_path, history.symbol_lines
+        if requested_path.is_directory:
+            rows = history.file_hotspots.filter(requested_path.selection)
         else:
             rows = metrics.find_symbol_hotspots(history.frames)
         for row in rows.iter_rows(named=True):
-            if requested.is_directory:
+            if requested_path.is_directory:
                 name, line = row["file_path"], None
                 is_at_head = self._has_file(name)
             else:
                 name, line = row["name"], symbol_lines.get(row["name"])
                 # If the index has no symbols of the file at HEAD, the file was not parsed, so it may have any symbol.
                 is_at_head = line is not None or not symbol_lines
-            if is_at_head or requested.target.is_missing:
+            if is_at_head or requested_path.target.is_missing:
                 date = _format_date(row["last_date"])
                 yield HotSpot(name, row["changes"], row["fixes"], line, row["last_commit"], date)
 
@@ -282,12 +286,12 @@ class _Finder:
         self, running_blame: RunningBlame | None, history: PathHistory
     ) -> SurvivingLines:
         """Return the surviving lines of the file or directory that git blame finds within the time limit."""
-        requested = history.requested_path
-        if requested.target.is_missing or self.head is None:
+        requested_path = history.requested_path
+        if requested_path.target.is_missing or self.head is None:
             return SurvivingLines({})
-        if not requested.is_directory:
+        if not requested_path.is_directory:
             return owners.read_surviving_lines(
-                self.repository, self.git, requested.target, running_blame, self.ignore_revs
+                self.repository, self.git, requested_path.target, running_blame, self.ignore_revs
             )
         blobs = dict(self._rank_files(history))
         return owners.blame_directory(self.repository, self.git, self.head, blobs, self.ignore_revs)
@@ -312,12 +316,12 @@ class _Finder:
         self, history: PathHistory, hot_spots: tuple[HotSpot, ...], surviving_lines: SurvivingLines
     ) -> RelatedDetails:
         """Build the part of the answer about the requested path: owners, recent authors, bots and limitations."""
-        requested, limit = history.requested_path, self.request.limit
+        requested_path, limit = history.requested_path, self.request.limit
         period = owners.find_recent_period(history.frames)
         recent_commits = (
-            owners.list_recent_commits(history.frames, requested.selection, period) if period else []
+            owners.list_recent_commits(history.frames, requested_path.selection, period) if period else []
         )
-        limitations = list(filter(None, (requested.note, *surviving_lines.limitations)))
+        limitations = list(filter(None, (requested_path.note, *surviving_lines.limitations)))
         lines = surviving_lines.lines
         try:
             shas = [*lines, *(commit.commit_sha for commit in recent_commits)]
@@ -325,18 +329,18 @@ class _Finder:
         except UnknownAuthors as error:
             limitations.append(f"The owners are unknown: {error}.")
             authors, lines, recent_commits = {}, {}, []
-        commits = history.frames.hunks.filter(requested.selection)["commit_sha"].n_unique()
+        commits = history.frames.hunks.filter(requested_path.selection)["commit_sha"].n_unique()
         if not commits:
             limitations.append(
-                f"The index has no commits that change {escape_in_sentence(requested.path or '.')}. "
+                f"The index has no commits that change {escape_in_sentence(requested_path.path or '.')}. "
                 "It may ignore this path."
             )
         return RelatedDetails(
-            path=requested.path or ".",
-            kind="directory" if requested.is_directory else "file",
+            path=requested_path.path or ".",
+            kind="directory" if requested_path.is_directory else "file",
             old_paths=history.old_paths,
             commits=commits,
-            large_commits=metrics.count_large_commits(history.changed_files, requested.selection),
+            large_commits=metrics.count_large_commits(history.changed_files, requested_path.selection),
             max_files=metrics.MAX_FILES_PER_COMMIT,
             lines=sum(surviving_lines.lines.values()),
             owners=owners.rank_owners(lines, authors)[:limit],
@@ -352,7 +356,7 @@ class _Finder:
         """Check whether HEAD has a file with this path."""
         if self.head is None:
             return False
-        if "\\x" in path:  # a path that is not UTF-8
+        if "\\x" in path:  # may stand for a byte that is not UTF-8, see `decode_path`
             return path in self._head_files
         entry = self.repository.find_entry(self.head, path.encode())
         return entry is not None and entry.mode not in (TREE_MODE, SUBMODULE_MODE)

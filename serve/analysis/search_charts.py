@@ -1,4 +1,4 @@
-"""Charts of the search in notebooks: the lanes of a query, and a map of the vectors with named regions.
+"""Charts of the search in notebooks: the lanes of a query, and a map of the vectors with named regions (clusters).
 
 A lane is one retriever's ranking of the hunks. A hunk is the diff of one file in one commit.
 """
@@ -78,7 +78,7 @@ def compare_lanes(query_text: str, path: Path | str | None = None) -> pl.DataFra
         fused_hits = fuse_rankings(results.lanes, parsed_query.retrieval_profile.candidate_count)
         hunk_ids = [hit.hunk_id for hit in fused_hits]
         details = {row.hunk_id: row for row in hunk_details.load_hunk_details(connection, hunk_ids)}
-    ranks_by_lane = [{hunk.hunk_id: rank for rank, hunk in enumerate(lane, 1)} for lane in results.lanes]
+    ranks_by_lane = [{hit.hunk_id: rank for rank, hit in enumerate(lane, 1)} for lane in results.lanes]
     rows = [
         {
             "fused": rank,
@@ -203,6 +203,7 @@ def cluster_regions(points: FloatArray, seed: int = 0) -> npt.NDArray[np.int64]:
             break
         centres = new_centres
     region_of_point = _find_nearest_centres(points, centres)
+    # Number the regions by size.
     order = np.argsort(-np.bincount(region_of_point, minlength=count), kind="stable")
     return np.argsort(order)[region_of_point]
 
@@ -210,8 +211,8 @@ def cluster_regions(points: FloatArray, seed: int = 0) -> npt.NDArray[np.int64]:
 def name_regions(points: pl.DataFrame) -> pl.DataFrame:
     """Return the number of `hunks` and the `name` of each region.
 
-    The name consists of the words that are frequent in the paths of the region and rare in other paths. Without such
-    words the name is `mixed`.
+    The name consists of the frequent words in the paths of the region that are most typical of it. Without a frequent
+    word the name is `mixed`.
     """
     words = _extract_path_words(points)
     sizes = points.group_by("region").agg(hunks=pl.len())
@@ -237,7 +238,7 @@ def name_regions(points: pl.DataFrame) -> pl.DataFrame:
 
 
 def find_central_hunks(points: pl.DataFrame) -> pl.DataFrame:
-    """Return the hunk nearest to the median position of each region, with the `subject` of its commit."""
+    """Return for each region the hunk nearest to its median position, with the `subject` of the hunk's commit."""
     distance = (pl.col("x") - pl.col("x").median().over("region")) ** 2 + (
         pl.col("y") - pl.col("y").median().over("region")
     ) ** 2
@@ -272,7 +273,7 @@ def _choose_initial_centres(points: FloatArray, count: int, rng: np.random.Gener
 
 
 def _find_nearest_centres(points: FloatArray, centres: FloatArray) -> npt.NDArray[np.int64]:
-    """Return the index of the nearest centre of each point."""
+    """Return the position of the nearest centre of each point in `centres`."""
     # One centre at a time, because all centres at once take 100 MB for a large history.
     distances = np.stack([((points - centre) ** 2).sum(axis=1) for centre in centres])
     return np.asarray(distances.argmin(axis=0), dtype=np.int64)

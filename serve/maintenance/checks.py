@@ -112,7 +112,7 @@ def check_home(context: CheckContext) -> Iterator[CheckResult]:
 def _check_home_directory(home: Path) -> CheckResult:
     if not os.path.lexists(home):
         parent = _find_nearest_directory(home)
-        # The superuser may write to every directory, but nobody creates directories in these.
+        # `os.access` allows the superuser everything, but nobody can create directories in these two.
         is_system = any(map(parent.resolve().is_relative_to, ("/proc", "/sys")))
         if os.access(parent, os.W_OK | os.X_OK) and not is_system:
             return report_ok("home", f"{home} does not exist yet; the first `lineage index` creates it")
@@ -177,7 +177,7 @@ def check_extensions(_: CheckContext) -> Iterator[CheckResult]:
 
 
 def check_index(context: CheckContext) -> Iterator[CheckResult]:
-    """Check that the index opens and every block of it can be read."""
+    """Check that the index can be read completely, is consistent and up to date. Also check its vector index."""
     location, repository = context.location, context.repository
     if location is None or repository is None:
         return
@@ -290,7 +290,7 @@ def _check_status(
     yield from _check_freshness(status)
     unreadable = history.load_unreadable_commits(connection)
     if unreadable:
-        check_objects(repository.objects_dir)
+        check_objects(repository.objects_dir)  # raises StorageError for objects without read permission
         names = ", ".join(entry.commit_sha[:SHA_DIGITS] for entry in unreadable[:MAX_NAMED])
         yield report_warning(
             "unreadable",

@@ -66,8 +66,8 @@ CHECKS: Final[Mapping[str, Check]] = {
 _STYLES: Final = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.PROBLEM: "bold red"}
 # The symbols distinguish the verdicts without color, also for users who cannot tell green from red.
 _SYMBOLS: Final = {Verdict.OK: "✓", Verdict.WARNING: "!", Verdict.PROBLEM: "✗"}
-_WORST_FIRST: Final = (Verdict.PROBLEM, Verdict.WARNING, Verdict.OK)
-# Width of the column of names. It fits the names of checks; longer names, of clients and extensions, shift their line.
+_VERDICTS_WORST_FIRST: Final = (Verdict.PROBLEM, Verdict.WARNING, Verdict.OK)
+# Characters in the column of names. A longer name, as of a client or an extension, shifts the rest of its line.
 NAME_WIDTH: Final = 16
 
 
@@ -127,7 +127,7 @@ def has_problem(results: Sequence[CheckResult]) -> bool:
 
 def _find_worst_verdict(results: Sequence[CheckResult]) -> Verdict:
     verdicts = {result.verdict for result in results}
-    return next((verdict for verdict in _WORST_FIRST if verdict in verdicts), Verdict.OK)
+    return next((verdict for verdict in _VERDICTS_WORST_FIRST if verdict in verdicts), Verdict.OK)
 
 
 def format_json(results: Sequence[CheckResult]) -> str:
@@ -147,9 +147,9 @@ def print_results(results: Iterable[CheckResult]) -> list[CheckResult]:
     console = Console(highlight=False, soft_wrap=True)
     printed_results = []
     for result in results:
-        with console.capture() as lines:
+        with console.capture() as capture:
             _print_result(result, console)
-        print_raw(lines.get().rstrip("\n"))
+        print_raw(capture.get().rstrip("\n"))
         sys.stdout.flush()  # the next check may take seconds
         printed_results.append(result)
     print_raw(_format_summary(printed_results))

@@ -50,10 +50,10 @@ SNIPPET_MISSING: Final = "does not have lineage's section"
 NOT_EXECUTABLE: Final = "is not executable, so git skips it"
 
 REINSTALL_HINT: Final = "Reinstall lineage: a file of the package is damaged or missing."
-# Two texts with the same meaning, and one with another meaning. A model has to find the first two more similar.
+# Two texts with the same meaning, and one with another meaning. A model must rate the first two as more similar.
 _SIMILAR_TEXTS: Final = ("retry the request after a timeout", "try again when the connection timed out")
 _UNRELATED_TEXT: Final = "draw the border of a button in blue"
-# Maximum rounding error of the length of a unit vector.
+# Maximum rounding error of the squared length of a unit vector.
 LENGTH_TOLERANCE: Final = 1e-3
 
 # Commands that register a server with clients, by the server program that clients start.
@@ -106,8 +106,8 @@ def _check_daemon_response(paths: DaemonPaths) -> CheckResult:
             "No action needed: the next query replaces it, and `lineage gc` deletes it.",
         )
     count = len(status.holdings)
-    loaded = f"{count} {'index' if count == 1 else 'indexes'} loaded"
-    found = f"process {status.pid}, version {status.version}, {loaded}"
+    loaded_indexes = f"{count} {'index' if count == 1 else 'indexes'} loaded"
+    found = f"process {status.pid}, version {status.version}, {loaded_indexes}"
     if status.build != process.compute_build_id():
         return report_warning(
             "daemon",
@@ -157,14 +157,16 @@ def _find_hook_fault(file: Path) -> str:
 
 
 def _format_hook_remedy(directory: Path, faults: dict[str, str]) -> str:
-    not_executable = [str(directory / name) for name, fault in faults.items() if fault == NOT_EXECUTABLE]
+    not_executable = [
+        quote(str(directory / name)) for name, fault in faults.items() if fault == NOT_EXECUTABLE
+    ]
     if not_executable:
         return f"Run `chmod +x {' '.join(not_executable)}`, then `lineage init`."
     return "Run `lineage init` to update them."
 
 
 def _check_hook_program(context: CheckContext) -> CheckResult:
-    """Check the program that hooks start, as found on the PATH of this process. Git may run them with another PATH."""
+    """Check the program that hooks start, as found on the PATH of this process. The hooks may get another PATH."""
     program = shutil.which("lineage")
     if program is None:
         return report_warning(
@@ -217,7 +219,7 @@ def check_cross_encoder(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def _check_embedding(name: str, encoder_name: EncoderName) -> CheckResult:
-    """Encode one of two similar texts as a query, and the other texts as those of an index."""
+    """Check that the vector of a query is closer to the vector of a similar text than to that of an unrelated one."""
     encoder = create_bundled_encoder(encoder_name)
     query_text, similar_text = _SIMILAR_TEXTS
     [query] = encoder.encode_queries([query_text])
@@ -259,7 +261,7 @@ def check_repository(context: CheckContext) -> Iterator[CheckResult]:
             return
         repository.read_commit(head)
         with suppress(GitNotFound):  # another check reports it
-            # Fails as most commands do for a setting with a bad value, or a file for which git would wait.
+            # Like most git commands, it fails for a bad value of a setting, and for a file that would block git.
             commit_graph.create_git_program(repository).run("log", "--max-count=1", "--format=")
     except (UnreadableObject, UnreadableGitConfig, DamagedRepository) as error:
         yield report_problem("repository", error.message, error.hint)
@@ -294,7 +296,7 @@ def check_clients(context: CheckContext) -> Iterator[CheckResult]:
     """Check that each client with an entry for lineage or mindmap can start the server and uses the same indexes.
 
     The user's own configuration files and those in the repository are read. A server in a file of the repository is not
-    started, because another person may have chosen their commands.
+    started, because another person may have chosen its command.
     """
     has_result = False
     for file in _iter_client_files(context):
@@ -350,7 +352,7 @@ def _check_client_file(file: ClientFile, context: CheckContext) -> Iterator[Chec
 def _check_server(
     server_name: str, entry: Mapping[str, Any], program: str, file: ClientFile, context: CheckContext
 ) -> CheckResult:
-    """Check the entry of a server. The remedy for a fault is the command that registers it again."""
+    """Check the entry of a server. The remedy for a fault is the command that registers the server again."""
     name = f"client {file.client.name}"
     try:
         tool_count = _check_entry(entry, program, file, context)
@@ -368,7 +370,7 @@ def _check_server(
 def _check_entry(
     entry: Mapping[str, Any], program: str, file: ClientFile, context: CheckContext
 ) -> int | None:
-    """Return the number of the server's tools; None if the server must not be started. Raise FaultyEntry."""
+    """Return the number of the server's tools; None for a file of a project. Raise FaultyEntry."""
     words = list_command_words(entry)
     executable = shutil.which(words[0])
     if executable is None:

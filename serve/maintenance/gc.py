@@ -63,8 +63,8 @@ class ItemKind(StrEnum):
 class DeletableItem:
     """Data that can be deleted.
 
-    `reason`: why it is not needed. `size_bytes`: approximate size. `delete` takes the locks of writers and
-    checks again what it deletes. `is_certain` is False if only the user can know that the data is not needed, as for a
+    `reason`: why it is not needed. `size_bytes`: approximate size. `delete` takes the locks of writers, and deletes
+    only what is still not needed. `is_certain` is False if only the user can know that the data is not needed, as for a
     repository on a disk that may be unmounted.
     """
 
@@ -153,12 +153,13 @@ def _delete_item(item: DeletableItem) -> bool:
 
 
 def _suggest_next_step(items: Sequence[DeletableItem]) -> str:
-    hint = "" if all(item.is_certain for item in items) else " Add --absent for what may still be needed."
-    return f"Nothing was deleted. Run `lineage gc --yes` to delete it.{hint}"
+    are_certain = all(item.is_certain for item in items)
+    hint = "" if are_certain else " Add --absent for those that may still be needed."
+    return f"Nothing was deleted. Run `lineage gc --yes` to delete the items.{hint}"
 
 
 def format_items(items: Sequence[DeletableItem]) -> list[str]:
-    """Return a line for each item, and one with the total of the certain ones."""
+    """Return a line for each item, and a line with the total size of the certain items."""
     if not items:
         return [NOTHING_TO_DELETE]
     certain_items = [item for item in items if item.is_certain]
@@ -292,7 +293,7 @@ def _find_index_items(location: IndexLocation, repository: Repository | None) ->
 
 
 def _find_stale_vectors(location: IndexLocation) -> Iterator[DeletableItem]:
-    """Yield the cached vectors of other embedding models."""
+    """Yield an item for the cached vectors of other models than that of the next index run."""
     try:
         stale_count, total_count = embedding_cache.count_unused_entries(
             location, _find_embedding_model(location)
@@ -345,17 +346,18 @@ def _find_unreachable_item(location: IndexLocation, repository: Repository) -> I
 def find_unreachable_commits(repository: Repository, connection: Connection) -> list[str]:
     """Return the recorded commits, unreadable ones included, that no branch, tag, reflog or other reference reaches.
 
-    The watermark counts as a reference, because all commits that it reaches must be recorded until a run moves it.
+    The HEAD and the last commit that the index records count as references, because the index must keep all commits
+    that they reach until an index run moves them.
     """
     summary = history.load_index_summary(connection)
     if summary is None:
         return []
-    watermarks = (summary.last_indexed_commit, summary.head_commit)
-    reachable = find_referenced_commits(repository, extra_tips=watermarks)
+    indexed_tips = (summary.last_indexed_commit, summary.head_commit)
+    reachable = find_referenced_commits(repository, extra_tips=indexed_tips)
     unreadable = [entry.commit_sha for entry in history.load_unreadable_commits(connection)]
     # Recorded branch tips are deleted too, because a recorded tip means that the index has all commits that it reaches.
-    tips = history.load_branch_tips(connection)
-    return sorted({*history.list_recorded_commits(connection), *unreadable, *tips} - reachable)
+    branch_tips = history.load_branch_tips(connection)
+    return sorted({*history.list_recorded_commits(connection), *unreadable, *branch_tips} - reachable)
 
 
 def _delete_unreachable_commits(location: IndexLocation) -> None:

@@ -3,11 +3,11 @@
 `JSON` and `TOML` have the same functions. The rest of a text stays as it is, comments included.
 
 JSON: key order, indentation and the spelling of numbers stay, too. Comments, trailing commas and a byte order mark are
-accepted, since clients write them. A copy of the text, called `plain`, has spaces in their place, so each offset in it
-is valid in the text.
+accepted, since clients write them. A copy of the text, called `plain_text`, has spaces in their place, so its offsets
+are those of the text.
 
 TOML: a new table is appended as lines, and a table is removed with its lines. All other changes are made with tomlkit,
-which keeps the layout: updates of an existing entry, and edits of entries that are written in another form.
+which keeps the layout: updates of an existing entry, and edits of an entry without a header `[key.name]`.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def parse_json(text: str) -> Any:
 
     Raise ValueError if it is invalid.
     """
-    plain = _blank_extensions(text)
-    return json.loads(plain) if plain.strip() else {}
+    plain_text = _blank_extensions(text)
+    return json.loads(plain_text) if plain_text.strip() else {}
 
 
 def format_json_document(key: str, name: str, entry: Any) -> str:
@@ -54,20 +54,20 @@ def format_json_document(key: str, name: str, entry: Any) -> str:
 
 def set_json_entry(text: str, key: str, name: str, entry: Any) -> str:
     """Return the text with `entry` as member `name` of the object at the top-level `key`."""
-    plain = _blank_extensions(text)
-    if not plain.strip():
+    plain_text = _blank_extensions(text)
+    if not plain_text.strip():
         comment = f"{text.rstrip()}\n" if text.strip() else ""
         return comment + format_json_document(key, name, entry)
-    style = _Style.from_text(text, plain)
-    root = _parse_object(plain, _skip_whitespace(plain, 0))
+    style = _Style.from_text(text, plain_text)
+    root = _parse_object(plain_text, _skip_whitespace(plain_text, 0))
     if key not in root.members:
-        return style.insert_member(text, plain, root, key, {name: entry}, depth=0)
-    parent = _parse_object(plain, root.members[key].value_start)
+        return style.insert_member(text, plain_text, root, key, {name: entry}, depth=0)
+    parent = _parse_object(plain_text, root.members[key].value_start)
     if name not in parent.members:
-        return style.insert_member(text, plain, parent, name, entry, depth=1)
-    existing = parent.members[name]
-    value = style.format_value(entry, depth=2, is_inline=parent.is_inline(plain))
-    return text[: existing.value_start] + value + text[existing.value_end :]
+        return style.insert_member(text, plain_text, parent, name, entry, depth=1)
+    member = parent.members[name]
+    value = style.format_value(entry, depth=2, is_inline=parent.is_inline(plain_text))
+    return text[: member.value_start] + value + text[member.value_end :]
 
 
 def remove_json_entry(text: str, key: str, name: str, *, keeps_key: bool = False) -> str:
@@ -76,9 +76,9 @@ def remove_json_entry(text: str, key: str, name: str, *, keeps_key: bool = False
     An object with a comment outside the entry stays, because the comment is the user's. With `keeps_key`, the object
     always stays.
     """
-    plain = _blank_extensions(text)
-    root = _parse_object(plain, _skip_whitespace(plain, 0))
-    parent = _parse_object(plain, root.members[key].value_start)
+    plain_text = _blank_extensions(text)
+    root = _parse_object(plain_text, _skip_whitespace(plain_text, 0))
+    parent = _parse_object(plain_text, root.members[key].value_start)
     if parent.has_nothing_but(name, text) and not keeps_key:
         return _remove_member(text, root, key)
     return _remove_member(text, parent, name)
@@ -131,37 +131,37 @@ class _JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """Layout of a JSON text. `indent`: indentation of the first member, None if it is on the line of the brace."""
+    """Layout of a JSON text. `indent`: indentation of its first member; None if that is on the line of the brace."""
 
     indent: str | None
     line_ending: str
 
     @classmethod
-    def from_text(cls, text: str, plain: str) -> _Style:
-        line_ending = "\r\n" if "\r\n" in plain else "\n"
-        root = _parse_object(plain, _skip_whitespace(plain, 0))
+    def from_text(cls, text: str, plain_text: str) -> _Style:
+        line_ending = "\r\n" if "\r\n" in plain_text else "\n"
+        root = _parse_object(plain_text, _skip_whitespace(plain_text, 0))
         if not root.sequence:
             return cls(DEFAULT_INDENT, line_ending)
         first_name = root.sequence[0].name_start
-        line_break = plain.rfind("\n", root.start, first_name)
+        line_break = plain_text.rfind("\n", root.start, first_name)
         indent = _INDENT.match(text, line_break + 1, first_name) if line_break >= 0 else None
         return cls(indent[0] if indent else None, line_ending)
 
     def insert_member(
-        self, text: str, plain: str, parent: _JsonObject, name: str, value: Any, *, depth: int
+        self, text: str, plain_text: str, parent: _JsonObject, name: str, value: Any, *, depth: int
     ) -> str:
         """Return the text with a member appended to the object `parent` at nesting level `depth`.
 
-        `plain`: the copy of the text without comments and trailing commas.
+        `plain_text`: the copy of the text without comments and trailing commas.
         """
-        is_inline = self.indent is None or parent.is_inline(plain)
+        is_inline = self.indent is None or parent.is_inline(plain_text)
         formatted_value = self.format_value(value, depth=depth + 1, is_inline=is_inline)
         member = f"{json.dumps(name, ensure_ascii=False)}: {formatted_value}"
         line_break, closing_line_break = self._format_line_break(depth + 1), self._format_line_break(depth)
         if not parent.sequence:
             before, after = text[: parent.start + 1], text[parent.end - 1 :]
             content = text[parent.start + 1 : parent.end - 1]
-            has_comment = content != plain[parent.start + 1 : parent.end - 1]
+            has_comment = content != plain_text[parent.start + 1 : parent.end - 1]
             if has_comment:
                 return f"{before}{line_break}{member}{content}{after}"
             if is_inline:
@@ -172,7 +172,7 @@ class _Style:
             return f"{text[:value_end]}, {member}{text[value_end:]}"
         # A comment after the last member stays on its line. If that member has a trailing comma, the new member gets
         # one, too.
-        line_end = _find_line_end(plain, value_end)
+        line_end = _find_line_end(plain_text, value_end)
         has_comma = "," in _blank_comments(text[value_end:line_end])
         comma, trailing_comma = ("", ",") if has_comma else (",", "")
         last_line = f"{text[:value_end]}{comma}{text[value_end:line_end]}"
@@ -182,59 +182,59 @@ class _Style:
         """Return the JSON of a member's value. `depth`: nesting level of the member."""
         if is_inline or self.indent is None:
             return json.dumps(value, ensure_ascii=False)
-        formatted = json.dumps(value, ensure_ascii=False, indent=self.indent)
-        return formatted.replace("\n", self._format_line_break(depth))
+        json_text = json.dumps(value, ensure_ascii=False, indent=self.indent)
+        return json_text.replace("\n", self._format_line_break(depth))
 
     def _format_line_break(self, depth: int) -> str:
         """Return a line ending and the indentation of nesting level `depth`."""
         return self.line_ending + (self.indent or "") * depth
 
 
-def _parse_object(plain: str, start: int) -> _JsonObject:
+def _parse_object(plain_text: str, start: int) -> _JsonObject:
     """Return the offsets of the object whose opening brace is at `start`, and of its members."""
     sequence: list[_Member] = []
     members: dict[str, _Member] = {}
-    offset = _skip_whitespace(plain, start + 1)
-    while plain[offset] != "}":
-        name, name_end = _decode_value(plain, offset)
-        colon = _skip_whitespace(plain, name_end)
-        value_start = _skip_whitespace(plain, colon + 1)
-        _, value_end = _decode_value(plain, value_start)
+    offset = _skip_whitespace(plain_text, start + 1)
+    while plain_text[offset] != "}":
+        name, name_end = _decode_value(plain_text, offset)
+        colon = _skip_whitespace(plain_text, name_end)
+        value_start = _skip_whitespace(plain_text, colon + 1)
+        _, value_end = _decode_value(plain_text, value_start)
         members[name] = _Member(offset, value_start, value_end)
         sequence.append(members[name])
-        offset = _skip_whitespace(plain, value_end)
-        if plain[offset] == ",":
-            offset = _skip_whitespace(plain, offset + 1)
+        offset = _skip_whitespace(plain_text, value_end)
+        if plain_text[offset] == ",":
+            offset = _skip_whitespace(plain_text, offset + 1)
     return _JsonObject(start, offset + 1, tuple(sequence), members)
 
 
 def _remove_member(text: str, parent: _JsonObject, name: str) -> str:
-    """Return the text without a member and its separator; comments before and after it stay."""
+    """Return the text without a member and the comma after or before it. Comments around the member stay."""
     if parent.has_nothing_but(name, text):
         return text[: parent.start + 1] + text[parent.end - 1 :]
-    removed = parent.members[name]
-    index = parent.sequence.index(removed)
-    without_comments = _blank_comments(text)
-    after = text[removed.value_end :]
-    comma = _NEXT_COMMA.match(without_comments, removed.value_end)
+    member = parent.members[name]
+    index = parent.sequence.index(member)
+    text_without_comments = _blank_comments(text)
+    after = text[member.value_end :]
+    comma = _NEXT_COMMA.match(text_without_comments, member.value_end)
     if comma:
-        after = text[removed.value_end : comma.start(1)] + text[comma.end() :]
+        after = text[member.value_end : comma.start(1)] + text[comma.end() :]
     if index + 1 < len(parent.sequence):
-        return text[: removed.name_start] + after.lstrip()
+        return text[: member.name_start] + after.lstrip()
     separator_end = parent.start + 1  # end of the opening brace, or of the comma before the member
     if index:
-        separator_end = without_comments.index(",", parent.sequence[index - 1].value_end) + 1
+        separator_end = text_without_comments.index(",", parent.sequence[index - 1].value_end) + 1
     # If the removed member had a trailing comma, the comma before it stays as the trailing comma.
     before = text[: separator_end - 1] if index and not comma else text[:separator_end]
-    between = text[separator_end : removed.name_start]
+    between = text[separator_end : member.name_start]
     if between.strip() and not _REST_OF_LINE.match(after):
         return before + between + after.lstrip(" \t")  # the line break in `between` may end a comment
     return before + between.rstrip() + after
 
 
-def _find_line_end(plain: str, offset: int) -> int:
-    """Return the end of the line if only white space and comments follow, else the offset."""
-    match = _REST_OF_LINE.match(plain, offset)
+def _find_line_end(plain_text: str, offset: int) -> int:
+    """Return the offset of the line's end if only white space and comments follow `offset`, else `offset`."""
+    match = _REST_OF_LINE.match(plain_text, offset)
     return match.end() if match else offset
 
 
@@ -278,7 +278,7 @@ def set_toml_entry(text: str, key: str, name: str, entry: dict[str, Any]) -> str
 def remove_toml_entry(text: str, key: str, name: str, *, keeps_key: bool = False) -> str:
     """Return the text without the table `[key.name]`.
 
-    A line `[key]` above it stays. If the entry is written within the table `[key]` and is all that is in it, that table
+    A line `[key]` above it stays. If the entry is written within the table `[key]`, which has nothing else, that table
     is removed, too, unless `keeps_key` is set.
     """
     expected_content = parse_toml(text)
@@ -297,27 +297,30 @@ def _find_headers(lines: list[str], key: str, name: str) -> list[int]:
     return [index for index, line in enumerate(lines) if header_pattern.match(line)]
 
 
-def _remove_lines(lines: list[str], first: int, key: str, name: str) -> str:
-    """Return the text without the table at line `first` and its subtables. Comments and blank lines after it stay."""
+def _remove_lines(lines: list[str], header_index: int, key: str, name: str) -> str:
+    """Return the text without the table that begins at `header_index`, and its subtables.
+
+    Comments and blank lines after the last field stay.
+    """
     subtable_pattern = re.compile(
         rf"\s*\[\s*{_build_key_pattern(key)}\s*\.\s*{_build_key_pattern(name)}\s*\."
     )
-    last = first
-    for index in range(first + 1, len(lines)):
+    last_index = header_index
+    for index in range(header_index + 1, len(lines)):
         if lines[index].lstrip().startswith("[") and not subtable_pattern.match(lines[index]):
             break
         if lines[index].strip() and not lines[index].lstrip().startswith("#"):
-            last = index
-    before, after = lines[:first], lines[last + 1 :]
+            last_index = index
+    before, after = lines[:header_index], lines[last_index + 1 :]
     if before and not before[-1].strip():
         before.pop()  # the blank line that `set_toml_entry` added
-    if before and not lines[last].endswith("\n"):
+    if before and not lines[last_index].endswith("\n"):
         before[-1] = before[-1].rstrip("\r\n")
     return "".join([*before, *after])
 
 
 def _remove_table(text: str, key: str, name: str, *, keeps_key: bool) -> str:
-    """Remove an entry that is written in another way than as lines below a header `[key.name]`."""
+    """Return the text without an entry that is not written as lines below a header `[key.name]`."""
     document = tomlkit.parse(text)
     servers: Any = document[key]
     del servers[name]
@@ -351,10 +354,10 @@ def _update_table(document: tomlkit.TOMLDocument, key: str, name: str, entry: di
 def _has_content(text: str, expected_content: dict[str, Any], key: str) -> bool:
     """Return whether the text parses to the expected content. An empty table `key` counts as a missing one."""
     try:
-        parsed = parse_toml(text)
+        content = parse_toml(text)
     except ValueError:
         return False
-    return bool(({key: {}} | parsed) == ({key: {}} | expected_content))
+    return bool(({key: {}} | content) == ({key: {}} | expected_content))
 
 
 def _convert_dicts(entry: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from stores.errors import LineageError
 _WRONG_PATH_HINT: Final = "Move it away, or name another file."
 _PERMISSION_HINT: Final = "Check its permissions, then try again."
 _DISK_FULL_HINT: Final = "Free some space on the disk, then try again."
-# The first errors are those of paths that lead to no file, such as a loop of links.
+# The first five are errors of paths that cannot lead to a regular file, such as a loop of links.
 _HINTS: Final = {
     errno.EISDIR: _WRONG_PATH_HINT,
     errno.EEXIST: _WRONG_PATH_HINT,
@@ -53,7 +53,7 @@ class SectionMarkerError(LineageError):
 
 
 class FileAccessError(LineageError):
-    """Error of the operating system on reading, writing, renaming or deleting a file."""
+    """Error for a file that cannot be read, written, renamed or deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,10 @@ class ManagedSection:
 
         `offset` is the start of a line, or the end of the text.
         """
-        eol, section_text = self._get_line_ending(text), self._convert_line_endings(section_text, text)
+        line_ending = self._get_line_ending(text)
+        section_text = self._convert_line_endings(section_text, text)
         before, after = text[:offset], text[offset:]
-        return before + (b"" if after else eol) + section_text + eol + after
+        return before + (b"" if after else line_ending) + section_text + line_ending + after
 
     def update_in(self, text: bytes, section_text: bytes) -> bytes:
         """Return the text with its first section replaced by `section_text`, and without further sections.
@@ -98,11 +99,11 @@ class ManagedSection:
 
     def _remove_span(self, text: bytes, start: int, end: int) -> bytes:
         """Return the text without the bytes of a section and the line breaks that `insert_into` added around it."""
-        eol = b"\r\n" if b"\r\n" in text[start:end] else b"\n"
-        before, after = text[:start], text[end:].removeprefix(eol)
-        shortened = before.removesuffix(eol)
+        line_ending = b"\r\n" if b"\r\n" in text[start:end] else b"\n"
+        before, after = text[:start], text[end:].removeprefix(line_ending)
+        shortened_before = before.removesuffix(line_ending)
         # The text before and the text after the section stay on separate lines.
-        return (shortened if shortened.endswith(b"\n") or not after else before) + after
+        return (shortened_before if shortened_before.endswith(b"\n") or not after else before) + after
 
     def _get_line_ending(self, text: bytes) -> bytes:
         """Return the line ending of sections in this text."""
@@ -130,10 +131,10 @@ class ManagedSection:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """Planned change of one file.
+    """Planned change of the file `file`.
 
-    `action`: "created", "updated", ..., shown to the user. `content`: the new content, None to leave it unchanged.
-    `is_executable`: the new content is made executable. `is_deletion`: the file is deleted. `backup`: path that the
+    `action`: "created", "updated", ..., shown to the user. `content`: the new content, None to write nothing.
+    `is_executable`: the written file is made executable. `is_deletion`: the file is deleted. `backup`: path that the
     current file is renamed to first. `restore_from`: path of a file that is renamed to `file`. `notes`: sentences that
     are shown to the user below the action.
     """
@@ -156,7 +157,7 @@ class FileChange:
         elif self.is_deletion:
             delete_file(self.file)
         elif self.content is not None:
-            write_file(self.file, self.content, executable=self.is_executable)
+            write_file(self.file, self.content, is_executable=self.is_executable)
 
 
 def read_file(file: Path) -> bytes | None:
@@ -171,11 +172,11 @@ def read_file(file: Path) -> bytes | None:
 
 
 def write_file(
-    file: Path, content: bytes, *, executable: bool = False, mode_source: Path | None = None
+    file: Path, content: bytes, *, is_executable: bool = False, mode_source: Path | None = None
 ) -> None:
     """Replace the content of the file atomically. Links are followed; an existing file keeps its mode and owner.
 
-    `executable` lets everyone who may read the file execute it. `mode_source` is another file from which mode and owner
+    `is_executable` lets everyone who may read the file execute it. `mode_source` is another file whose mode and owner
     are copied.
     """
     with convert_os_errors(mode_source or file):
@@ -186,7 +187,7 @@ def write_file(
         temp_file = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}")
         try:
             _write_temp_file(temp_file, content, mode_source or target)
-            if executable:
+            if is_executable:
                 temp_file.chmod(temp_file.stat().st_mode | (temp_file.stat().st_mode & 0o444) >> 2)
             temp_file.replace(target)
         except BaseException:
@@ -235,7 +236,7 @@ def _copy_mode_and_owner(temp_file: Path, source: Path) -> None:
 
 @contextmanager
 def convert_os_errors(file: Path) -> Iterator[None]:
-    """Raise FileAccessError for an OSError in the body, which reads or changes this file."""
+    """Raise FileAccessError for an OSError in the `with` body, which reads or changes this file."""
     try:
         yield
     except OSError as error:

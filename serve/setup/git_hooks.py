@@ -4,8 +4,8 @@ The snippet is the same for all hooks and runs in any POSIX shell. It is inserte
 often end with `exit` or `exec`, and the rest of the hook is left as it is. It starts the index run in the background
 from a subshell that exits at once, so neither the hook nor git has a child process to wait for.
 
-Nothing outside the repository is written, because hooks in a directory that several repositories share would start
-index runs in all of them, and the target of a link may belong to anyone.
+Nothing outside the repository is written: a hook in a directory that several repositories share would start index runs
+in all of them, and a link may lead to a file of anyone.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ BACKUP_SUFFIX: Final = ".before-lineage"
 
 
 class OutsideRepository(LineageError):
-    """Error for a file or hooks directory outside the repository, which other repositories may use too."""
+    """Error for a file or hooks directory that is outside the repository, where others may use it too."""
 
 
 class BareRepository(LineageError):
@@ -146,7 +146,7 @@ def check_editable(
 
 
 def _resolve_hooks_path(configured_path: str, repository: Repository) -> Path:
-    # Git appends `/NAME` to the setting. So if it is empty, the hooks are in the root directory.
+    # Git appends `/NAME` to the setting. So an empty setting means the directory `/`.
     configured_path = configured_path or "/"
     try:
         path = Path(configured_path).expanduser()
@@ -307,7 +307,7 @@ def _has_snippet(file: Path) -> bool:
 
 
 def _is_lineage_only(text: bytes) -> bool:
-    """Return whether a hook is as `plan_install` creates it, with the snippet of this or another version."""
+    """Return whether a hook is as `plan_install` of this or another version of lineage creates it."""
     return (
         text.startswith(SHEBANG + SECTION.start)
         and text.endswith(SECTION.end + b"\n")

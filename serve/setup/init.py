@@ -59,8 +59,8 @@ the same questions: add `--text`, which is shorter than JSON. The index is updat
 If an answer says that the index is behind HEAD and you need the newest commits, run `lineage index --incremental`.
 <!-- lineage:end -->"""
 
-# Files of instructions, in order of preference. Most agents read the first one, which is created if no file exists.
-# Some agents read only one of the others.
+# Files of instructions, in order of preference. Most agents read AGENTS.md, which is created if no file exists. Some
+# agents read only one of the other files.
 FILE_NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "AGENT.md")
 
 # Files whose agents read no other file, except one that a line `@FILE` includes.
@@ -68,7 +68,7 @@ INCLUDING_FILE_NAMES: Final = ("CLAUDE.md", "GEMINI.md")
 
 
 class InvalidInstructionsFile(LineageError):
-    """Error for a file that the section cannot be inserted into: not a regular file, or without an end marker."""
+    """Error for a file that is not a regular file, or has a section without an end marker."""
 
 
 def plan_instructions(repository: Repository) -> Iterator[FileChange]:
@@ -126,6 +126,7 @@ def _plan_section_removal(repository: Repository, name: str) -> FileChange:
 
 def _has_instructions(repository: Repository, name: str) -> bool:
     """Return whether the file has a section with the instructions, not a section that includes another file."""
+    # Only the instructions name the tool `find_pattern`.
     return _has_section(repository, name) and b"find_pattern" in (repository.root / name).read_bytes()
 
 
@@ -151,7 +152,7 @@ class InitOptions:
 def initialize(path: Path, options: InitOptions) -> list[str]:
     """Install the hooks (and the agent instructions on request) in the repository at `path`, or remove them.
 
-    Return the lines to print: each changed file, and what to do next.
+    Return the lines to print: each change, and what to do next.
     """
     if options.remove and (options.force or options.write_agent_md):
         raise BadRequest(
@@ -162,7 +163,8 @@ def initialize(path: Path, options: InitOptions) -> list[str]:
     changes = list(_plan_removal(repository) if options.remove else _plan_install(repository, options))
     for change in changes:
         change.apply()
-        hooks_directory = change.file.parent  # `init` creates the one that `core.hooksPath` names
+        # `init` may have created the directory that `core.hooksPath` names.
+        hooks_directory = change.file.parent
         if (
             options.remove
             and change.file.name in HOOK_NAMES
@@ -216,7 +218,7 @@ def _list_hooks_directories(repository: Repository) -> list[Path]:
 
 
 def _format_changes(changes: list[FileChange], repository: Repository) -> Iterator[str]:
-    """Yield a line for each changed file, and its notes."""
+    """Yield a line for each change, its notes, and a warning if hooks are in the work tree."""
     if not changes:
         yield f"nothing to remove in {repository.root}"
     for change in changes:

@@ -39,8 +39,7 @@ class NotUtf8(LineageError):
 class Server:
     """MCP server that a client starts and talks to over stdin and stdout.
 
-    `name`: the name in the client. `command`: absolute path of the program; its name suffices to find an
-    entry.
+    `name`: the name in the client. `command`: absolute path of the program; for a removal, its name is enough.
     `environment`: the variables that lineage manages in the entry; None removes a variable.
     """
 
@@ -71,8 +70,8 @@ class Server:
 def find_program(program: str, distribution: str, *, is_required: bool) -> Path:
     """Return the absolute path of the program, next to the running program or on PATH.
 
-    Without `is_required`, return only the name of the program. Raise ServerNotInstalled if it is required and missing;
-    the hint names the package `distribution`.
+    If it is not required, return only its name. If it is required and missing, raise ServerNotInstalled with a hint to
+    install the package `distribution`.
     """
     if not is_required:
         return Path(program)
@@ -86,6 +85,7 @@ def find_program(program: str, distribution: str, *, is_required: bool) -> Path:
     return Path(path).absolute()
 
 
+# Entry of a server in a configuration file.
 Entry = dict[str, Any]
 
 
@@ -103,13 +103,13 @@ class Shape:
     environment_key: str = "env"
     config_format: ConfigFormat = config_formats.JSON
 
-    def merge_entry(self, server: Server, existing: Entry | None = None) -> Entry:
-        """Return the entry of the server. Fields, arguments and variables that the user added to `existing` stay."""
-        existing = existing or {}
-        entry = {**existing, **self.build_entry(_keep_arguments(server, existing))}
-        if ENABLED_KEY in existing:
-            entry[ENABLED_KEY] = existing[ENABLED_KEY]
-        existing_variables = existing.get(self.environment_key)
+    def merge_entry(self, server: Server, existing_entry: Entry | None = None) -> Entry:
+        """Return the server's entry, with what the user added to `existing_entry`: fields, arguments and variables."""
+        existing_entry = existing_entry or {}
+        entry = {**existing_entry, **self.build_entry(_keep_arguments(server, existing_entry))}
+        if ENABLED_KEY in existing_entry:
+            entry[ENABLED_KEY] = existing_entry[ENABLED_KEY]
+        existing_variables = existing_entry.get(self.environment_key)
         if not isinstance(existing_variables, dict):
             existing_variables = {}
         user_variables = {
@@ -122,18 +122,18 @@ class Shape:
 
 
 def _keep_arguments(server: Server, entry: Entry) -> Server:
-    """Return the server with the arguments that the entry gives its program, if they begin with the server's own."""
+    """Return the server with the program's arguments in the entry, if those begin with the server's arguments."""
     words = list_command_words(entry)
-    position = _find_program(words, server.command.name)
+    position = _find_program_word(words, server.command.name)
     arguments = () if position is None else tuple(words[position + 1 :])
     has_own_arguments = arguments[: len(server.arguments)] == server.arguments
     return replace(server, arguments=arguments) if has_own_arguments else server
 
 
-def _find_program(words: Sequence[str], program: str) -> int | None:
-    """Return the position of the program: the first word, or the last word that is its name without a directory.
+def _find_program_word(words: Sequence[str], program: str) -> int | None:
+    """Return the position of a program: the first word, or the last word that is its name without a directory.
 
-    A path among the arguments may name any file or directory.
+    A path among the arguments does not count, since it may be of any file or directory.
     """
     if words and PurePath(words[0]).name == program:
         return 0
@@ -165,18 +165,18 @@ SHAPES: Final = {shape.name: shape for shape in (MCP_SERVERS, MCP, TOML, SERVERS
 
 
 def starts_server(entry: Any, server: Server) -> bool:
-    """Return whether an entry starts this server's program, from any directory or by its name through another."""
-    return _find_program(list_command_words(entry), server.command.name) is not None
+    """Return whether an entry starts this server's program: as its command, or by its name in the arguments."""
+    return _find_program_word(list_command_words(entry), server.command.name) is not None
 
 
 def starts_own_program(entry: Any) -> bool:
     """Return whether an entry starts one of this project's programs."""
     words = list_command_words(entry)
-    return any(_find_program(words, program) is not None for program in PROGRAM_NAMES)
+    return any(_find_program_word(words, program) is not None for program in PROGRAM_NAMES)
 
 
 def list_command_words(entry: Any) -> list[str]:
-    """Return the command of an entry and its arguments; none if it has an unexpected form."""
+    """Return the command of an entry and its arguments, without values of unexpected types."""
     if not isinstance(entry, dict):
         return []
     command, arguments = entry.get("command"), entry.get("args")
@@ -299,7 +299,7 @@ def get_client(name: str) -> Client:
 
 
 def list_user_config_paths(client: Client, *, is_mac: bool) -> tuple[str, ...]:
-    """Return the possible paths of the user's own configuration file, with directories in braces as in `CLIENTS`."""
+    """Return the possible paths of the user's own configuration file. They begin with a directory in braces."""
     return client.mac_user_paths if is_mac and client.mac_user_paths else client.user_paths
 
 
@@ -328,9 +328,9 @@ def find_project_config_file(client: Client, project: Path) -> Path:
 
 
 def check_inside_project(file: Path, project: Path) -> None:
-    """Raise OutsideProject if the file is reached through a link that leads out of the project.
+    """Raise OutsideProject if the file, with links resolved, is outside the project.
 
-    The author of the project chose the target of such a link, which may be one of the user's own files.
+    The author of the project chose the target of the link, which may be one of the user's own files.
     """
     target = Path(os.path.realpath(file))
     if not target.is_relative_to(os.path.realpath(project)):

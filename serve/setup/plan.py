@@ -60,8 +60,8 @@ def run_plan(path: Path, options: PlanOptions) -> list[str]:
     repository = open_repository(path)
     if options.write:
         check_writable(repository)
-    own_patterns = () if options.replace else parse_user_patterns(read_ignore_file(repository))
-    plan = plan_ignore_patterns(repository, own_patterns)
+    user_patterns = () if options.replace else parse_user_patterns(read_ignore_file(repository))
+    plan = plan_ignore_patterns(repository, user_patterns)
     return [*format_plan(plan), *_write_suggestions(repository, plan, options)]
 
 
@@ -87,12 +87,12 @@ def _describe_pending_change(repository: Repository, suggestions: Sequence[Sugge
     (change,) = plan_merge(repository, suggestions)
     if change.action == "unchanged":
         return f"{IGNORE_FILE} has these lines already." if suggestions else ""
-    effect = (
+    verb_phrase = (
         "puts these lines into lineage's section of"
         if suggestions
         else "removes lineage's lines, which are no longer suggested, from"
     )
-    return f"Nothing was written. `lineage plan --write` {effect} {IGNORE_FILE}."
+    return f"Nothing was written. `lineage plan --write` {verb_phrase} {IGNORE_FILE}."
 
 
 def parse_user_patterns(content: bytes | None) -> tuple[str, ...]:
@@ -179,8 +179,8 @@ def format_plan(plan: IgnorePlan) -> Iterator[str]:
     if plan.ignored_hunks:
         yield f"{plan.ignored_hunks:,} more are already excluded by defaults, git attributes or your .lineageignore"
     if plan.unreadable_commits:
-        unreadable = format_commit_count(plan.unreadable_commits)
-        yield f"{unreadable} could not be read. {MISSING_OBJECT_HINT}"
+        commits = format_commit_count(plan.unreadable_commits)
+        yield f"{commits} could not be read. {MISSING_OBJECT_HINT}"
     yield ""
     yield from _format_table(plan)
     yield ""

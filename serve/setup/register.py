@@ -36,10 +36,10 @@ from stores import locks
 from stores.errors import LineageError, StorageError
 from stores.locks import Deadline
 
-# Lock file in the backup directory, which each edit holds.
+# File in the backup directory that each edit locks.
 LOCK_FILE: Final = "register.lock"
 LOCK_WAIT_SECONDS: Final = 10.0
-# Digits of the digest of a path in the name of its backup.
+# Number of hexadecimal digits of the path's SHA-256 in the name of a backup.
 BACKUP_DIGITS: Final = 8
 RESTART: Final = "Restart the client to apply it."
 
@@ -95,14 +95,14 @@ class ConfigFile:
         """Add or update the server's entry. Raise ServerNameTaken or ManualEditRequired if that is not possible."""
         before = file_edit.read_file(self.path)
         text = self._decode(before, hint=f"Add this by hand:\n\n{format_snippet(server, self.shape)}")
-        existing = self._find_entry(text, server)
-        if existing is not None and not starts_server(existing, server):
+        existing_entry = self._find_entry(text, server)
+        if existing_entry is not None and not starts_server(existing_entry, server):
             raise ServerNameTaken(
                 f"{self.path} has another server with the name {server.name!r}.",
                 hint="Use another name with --server-name, or remove the other server first.",
             )
-        entry = self.shape.merge_entry(server, existing)
-        if entry == existing:
+        entry = self.shape.merge_entry(server, existing_entry)
+        if entry == existing_entry:
             reason = f"its entry {server.name!r} is up to date"
             return EditResult(EditAction.UNCHANGED, self.path, reason=reason)
         after = self.shape.config_format.set_entry(text, self.shape.key, server.name, entry)
@@ -110,17 +110,19 @@ class ConfigFile:
         return self._replace_file(before, after, keeps_backup=self._has_own_entry(text))
 
     def remove(self, server: Server) -> EditResult:
-        """Remove the server's entry, and the file if lineage created it. Raise ServerNameTaken for another's entry.
+        """Remove the server's entry, and the file if lineage created it.
+
+        Raise ServerNameTaken if the entry is of another server, and ManualEditRequired if the edit is not safe.
 
         A file counts as created by lineage if it has only this entry, in lineage's layout, is neither a link nor
         tracked by git, and has no backup from before the entry.
         """
         before = file_edit.read_file(self.path)
         text = self._decode(before, hint=f"Remove `{server.name}` from its `{self.shape.key}` by hand.")
-        existing = self._find_entry(text, server)
-        if existing is None:
+        existing_entry = self._find_entry(text, server)
+        if existing_entry is None:
             return EditResult(EditAction.UNCHANGED, self.path, reason=f"it has no entry {server.name!r}")
-        if not starts_server(existing, server):
+        if not starts_server(existing_entry, server):
             raise ServerNameTaken(
                 f"{self.path} has another server with the name {server.name!r}. It was not removed.",
                 hint="If the server has another name there, give it with --server-name.",
@@ -128,10 +130,11 @@ class ConfigFile:
         after = self.shape.config_format.remove_entry(
             text, self.shape.key, server.name, keeps_key=self._has_original_with_key()
         )
-        remaining = {name: entry for name, entry in self._parse_servers(text).items() if name != server.name}
-        self._check_edit(text, after, remaining)
+        servers = self._parse_servers(text)
+        del servers[server.name]
+        self._check_edit(text, after, servers)
         is_created_by_lineage = (
-            text == self.shape.config_format.format_document(self.shape.key, server.name, existing)
+            text == self.shape.config_format.format_document(self.shape.key, server.name, existing_entry)
             and not self._has_original()
             and not self.path.is_symlink()
             and not _is_tracked(self.path)
@@ -139,7 +142,7 @@ class ConfigFile:
         return self._replace_file(
             before,
             after,
-            keeps_backup=self._has_own_entry(text, besides=server.name),
+            keeps_backup=self._has_own_entry(text, except_name=server.name),
             is_deletion=is_created_by_lineage,
         )
 
@@ -165,17 +168,17 @@ class ConfigFile:
     def _find_entry(self, text: str, server: Server) -> Any:
         return self._parse_servers(text).get(server.name)
 
-    def _has_own_entry(self, text: str, besides: str = "") -> bool:
-        """Return whether the text has an entry of this project's programs, other than the one named `besides`."""
+    def _has_own_entry(self, text: str, except_name: str = "") -> bool:
+        """Return whether the text has an entry of this project's programs with another name than `except_name`."""
         entries = self._parse_servers(text).items()
-        return any(name != besides and starts_own_program(entry) for name, entry in entries)
+        return any(name != except_name and starts_own_program(entry) for name, entry in entries)
 
     def _check_edit(self, before: str, after: str, servers: dict[str, Any]) -> None:
         """Raise ManualEditRequired unless `after` has these servers and is otherwise equal to `before`."""
-        empty: dict[str, Any] = {self.shape.key: {}}
-        expected = self.shape.config_format.parse(before) | {self.shape.key: servers}
+        no_servers: dict[str, Any] = {self.shape.key: {}}
+        expected_document = self.shape.config_format.parse(before) | {self.shape.key: servers}
         try:
-            is_expected = empty | self.shape.config_format.parse(after) == expected
+            is_expected = no_servers | self.shape.config_format.parse(after) == expected_document
         except ValueError:
             is_expected = False
         if not is_expected:
@@ -185,14 +188,14 @@ class ConfigFile:
             )
 
     def _has_original(self) -> bool:
-        """Return whether the file was backed up before it got entries. True for an unreadable backup."""
+        """Return whether a backup from before all entries of this project exists. True for an unreadable backup."""
         try:
             return self._read_original() is not None
         except (LineageError, ValueError, RecursionError, AttributeError):
             return True
 
     def _has_original_with_key(self) -> bool:
-        """Return whether the backup from before all entries has the key of servers. False without such a backup."""
+        """Return whether a readable backup from before all entries of this project has the key of servers."""
         with suppress(LineageError, ValueError, RecursionError, AttributeError):
             original = self._read_original()
             return original is not None and self.shape.key in self.shape.config_format.parse(original)
@@ -200,13 +203,14 @@ class ConfigFile:
 
     def _read_original(self) -> str | None:
         """Return the backup from before the file got entries of this project; None without such a backup."""
-        backup = file_edit.read_file(self._backup)
+        backup = file_edit.read_file(self._backup_path)
         text = None if backup is None else backup.decode()
         return None if text is None or self._has_own_entry(text) else text
 
     def _replace_file(
         self, before: bytes | None, after: str, *, keeps_backup: bool, is_deletion: bool = False
     ) -> EditResult:
+        """Back up the file, then write `after` or delete the file. Raise an error if its content is not `before`."""
         with ExitStack() as stack:
             with self._explain_backup_errors():
                 file_edit.create_private_directory(self.backup_directory)
@@ -217,7 +221,7 @@ class ConfigFile:
                     f"Another program changed {self.path} at the same time.", hint="Run the command again."
                 )
             with self._explain_backup_errors():
-                backup = None if before is None else self._write_backup(before, keep_existing=keeps_backup)
+                backup = None if before is None else self._write_backup(before, keeps_backup=keeps_backup)
             if is_deletion:
                 file_edit.delete_file(self.path)
                 return EditResult(EditAction.DELETED, self.path, backup)
@@ -226,7 +230,7 @@ class ConfigFile:
 
     @contextmanager
     def _explain_backup_errors(self) -> Iterator[None]:
-        """Say that the file was not changed if the body cannot write to the backup directory."""
+        """If the `with` body cannot write to the backup directory, raise an error that says the file is unchanged."""
         try:
             with file_edit.convert_os_errors(self.backup_directory):
                 yield
@@ -236,23 +240,25 @@ class ConfigFile:
                 hint=f"{error.hint} Or set LINEAGE_HOME to another directory.",
             ) from error
 
-    def _write_backup(self, content: bytes, *, keep_existing: bool) -> Path:
-        """Back up the content, and return the path of the backup. The previous backup is kept beside it, as `.old`.
+    def _write_backup(self, content: bytes, *, keeps_backup: bool) -> Path:
+        """Back up the content, and return the path of the backup. A previous backup with other content becomes `.old`.
 
-        With `keep_existing`, an existing backup stays. While the file has entries of lineage or mindmap besides the
-        edited one, or an entry is updated, the backup is the file without them.
+        With `keeps_backup`, an existing backup is not replaced, because it is the file without entries of lineage and
+        mindmap.
         """
-        if keep_existing and self._backup.exists():
-            return self._backup
-        previous = file_edit.read_file(self._backup)
+        if keeps_backup and self._backup_path.exists():
+            return self._backup_path
+        previous = file_edit.read_file(self._backup_path)
         if previous not in (None, content):
-            file_edit.write_file(self._backup.with_suffix(".old"), previous, mode_source=self._backup)
-        file_edit.write_file(self._backup, content)
-        self._backup.chmod(0o600)
-        return self._backup
+            file_edit.write_file(
+                self._backup_path.with_suffix(".old"), previous, mode_source=self._backup_path
+            )
+        file_edit.write_file(self._backup_path, content)
+        self._backup_path.chmod(0o600)
+        return self._backup_path
 
     @property
-    def _backup(self) -> Path:
+    def _backup_path(self) -> Path:
         digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:BACKUP_DIGITS]
         return self.backup_directory / f"{self.path.name}.{digest}.bak"
 

@@ -214,7 +214,7 @@ def _install_with_pip(prefix: Path, offer: Offer) -> None:
             "install",
             *options,
             _format_pip_requirement(offer.requirement),
-            sources.PINNED,
+            sources.PINNED_DISTRIBUTION,
         )
         _check_installed_version(environment, offer)
     except BaseException:
@@ -226,7 +226,7 @@ def _install_with_pip(prefix: Path, offer: Offer) -> None:
 def _format_pip_requirement(requirement: str) -> str:
     """Rewrite a git requirement for the pip of Python 3.11, which rejects `NAME @ git+file:///...`.
 
-    Since it also rejects `NAME[pinned] @ git+file:///...`, the caller passes `sources.PINNED` as a second requirement.
+    That pip also rejects `NAME[pinned] @ git+file:///...`, so the caller passes the extra as a second requirement.
     """
     name, separator, address = requirement.partition(" @ git+")
     return f"git+{address}#egg={name}" if separator and name == config.DISTRIBUTION else requirement
@@ -261,7 +261,7 @@ def _install_with_uv(environment: Path, offer: Offer, commands_dir: Path) -> Non
 
 
 def _check_installed_version(environment: Path, offer: Offer) -> None:
-    """Raise ProgramFailed if the installed program does not run, or if it has not the offered version."""
+    """Raise ProgramFailed if the installed program does not run, or has another version than the offered one."""
     output = run_program(environment / "bin" / "lineage", "--version").strip()
     if output != f"lineage {offer.version}":
         raise ProgramFailed(f"The installed program prints `{output}`, not `lineage {offer.version}`.")

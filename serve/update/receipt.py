@@ -36,6 +36,7 @@ RECEIPT_FORMAT: Final = 1
 # Maximum number of symbolic links to follow from a command, as in Linux.
 MAX_LINKS: Final = 40
 COMMANDS: Final = ("lineage", "lineage-mcp", "mindmap")
+# Names of the link and of the directory in PREFIX (see the layout above).
 CURRENT: Final = "current"
 VERSIONS: Final = "versions"
 
@@ -150,7 +151,7 @@ def read_receipt(file: Path) -> Receipt:
 
 
 def create_environment_path(prefix: Path, version: str) -> Path:
-    """Create the directory of the environments under `prefix`. Return an unused path for a new one in it."""
+    """Create the directory of the environments under `prefix`. Return an unused path for a new environment in it."""
     versions = prefix / VERSIONS
     versions.mkdir(parents=True, exist_ok=True)
     return versions / f"{version}-{secrets.token_hex(3)}"

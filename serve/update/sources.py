@@ -27,11 +27,11 @@ from stores.errors import LineageError
 
 # Maximum number of lines of a failed program's output in an error: the last lines, which usually have the reason.
 MAX_REPORTED_LINES: Final = 12
-# git does not ask for passwords, and does not use transports that run a program named in the address.
+# With these variables, git asks for no passwords, and uses no transport that runs a program named in the address.
 GIT_ENVIRONMENT: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
-# Extra with the exact versions of all dependencies that the release was tested with.
+# Extra with the exact versions of all dependencies that the release was tested with, and a requirement with it.
 PINNED_EXTRA: Final = "pinned"
-PINNED: Final = f"{config.DISTRIBUTION}[{PINNED_EXTRA}]"
+PINNED_DISTRIBUTION: Final = f"{config.DISTRIBUTION}[{PINNED_EXTRA}]"
 # Line of `git ls-remote` with a version tag: `SHA<tab>refs/tags/v1.2`. Groups: tag and version.
 _VERSION_TAG: Final = re.compile(r"\trefs/tags/(v?(\d[^\s^]*))$", re.MULTILINE)
 
@@ -61,7 +61,7 @@ class Offer:
         """Requirement with the extra `pinned`. The requirement is NAME==VERSION, NAME @ git+ADDRESS or a path."""
         name = config.DISTRIBUTION
         if self.requirement.startswith(name):
-            return PINNED + self.requirement.removeprefix(name)
+            return PINNED_DISTRIBUTION + self.requirement.removeprefix(name)
         return f"{self.requirement}[{PINNED_EXTRA}]"
 
 
@@ -127,7 +127,7 @@ def run_program(*command: str | Path, variables: Mapping[str, str] | None = None
 
 
 def read_declared_version(project: Path) -> Version:
-    """Return the version in a directory's pyproject.toml. Raise SourceFailed without one, or for another project."""
+    """Return the version in a project's pyproject.toml. Raise SourceFailed if it has none or is of another project."""
     try:
         table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         name, version = table["name"], Version(table["version"])
@@ -228,6 +228,7 @@ def _list_versions_with_pipx(
 
 
 def _find_newest_with_uv(index_option: Sequence[str], *, prerelease: bool) -> str:
+    """Return the output of uv, which names the newest version."""
     prerelease_option = ["--prerelease=allow"] if prerelease else []
     command = ("uv", "pip", "compile", "-", "--no-deps", "--no-header", *prerelease_option, *index_option)
     return run_program(*command, stdin=config.DISTRIBUTION)

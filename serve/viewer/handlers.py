@@ -40,8 +40,8 @@ RESPONSE_HEADERS: Final = {
     # Browsers ask again each time; the response is 304 (Not Modified) if nothing has changed.
     "Cache-Control": "no-cache",
 }
-# The largest requests have the text of an answer or a comment, with up to 12 bytes for a character in JSON; 4 KiB are
-# for the other fields.
+# The largest requests have the text of an answer or a comment. A character has up to 12 bytes in JSON. 4 KiB are for
+# the other fields.
 MAX_BODY_BYTES: Final = 12 * MAX_TEXT_LENGTH + (4 << 10)
 # A rejected body up to this size is read before the error is sent, because closing a connection while the client still
 # sends can lose the response. A larger body is rejected at once.
@@ -50,7 +50,7 @@ MAX_DISCARDED_BYTES: Final = 16 << 20
 MAX_LENGTH_DIGITS: Final = 15
 # Time for a client to receive a response: 170 kB/s for a map of 10 MB.
 SEND_TIMEOUT_SECONDS: Final = 60.0
-# Seconds in `Retry-After` if there are too many requests. In this time some of the slow tasks finish.
+# Value of `Retry-After` if there are too many requests. In this time some of the slow tasks finish.
 RETRY_AFTER_SECONDS: Final = "5"
 # Maximum number of open event streams: far more than the pages that one user opens, and below the limit of open files.
 MAX_LISTENERS: Final = 500
@@ -230,7 +230,7 @@ class EventStreamHandler(SameOriginHandler):
     def initialize(self, viewer: ViewerState) -> None:
         """Set the handler's state. Tornado calls this first."""
         super().initialize(viewer)
-        self._disconnected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._disconnection: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def get(self) -> None:
         """Send events until the client disconnects or the viewer stops."""
@@ -253,19 +253,19 @@ class EventStreamHandler(SameOriginHandler):
     def on_connection_close(self) -> None:
         """End the event stream of a client that has disconnected. Tornado calls this."""
         super().on_connection_close()
-        if not self._disconnected.done():
-            self._disconnected.set_result(None)
+        if not self._disconnection.done():
+            self._disconnection.set_result(None)
 
     async def _send_changes(self) -> None:
         log = self.viewer.changes
         position = log.parse_resume_position(self.request.headers.get("Last-Event-ID", ""))
         self._set_stream_headers()
-        connected = _format_event(Event("connected", utc_now()), log.format_event_id(position))
-        self.write(f"retry: {RETRY_MILLISECONDS}\n{connected}")
+        first_event = _format_event(Event("connected", utc_now()), log.format_event_id(position))
+        self.write(f"retry: {RETRY_MILLISECONDS}\n{first_event}")
         await self.wait_or_close(self.flush())
-        while not (self._disconnected.done() or log.is_closed):
+        while not (self._disconnection.done() or log.is_closed):
             changes = log.list_changes_after(position)
-            if changes is None:  # some are no longer stored; the browser reconnects and reloads everything
+            if changes is None:  # the log has dropped some; the browser reconnects and reloads everything
                 return
             for change in changes:
                 position = change.number
@@ -273,8 +273,8 @@ class EventStreamHandler(SameOriginHandler):
                 self.write(_format_event(event, log.format_event_id(position)))
             if not changes:
                 last_number = log.last_number
-                await log.wait_for_change(HEARTBEAT_SECONDS, self._disconnected)
-                if log.last_number != last_number or self._disconnected.done() or log.is_closed:
+                await log.wait_for_change(HEARTBEAT_SECONDS, self._disconnection)
+                if log.last_number != last_number or self._disconnection.done() or log.is_closed:
                     continue
                 self.write(HEARTBEAT)
             await self.wait_or_close(self.flush())

@@ -65,7 +65,7 @@ SHUTDOWN_SECONDS: Final = 5.0
 CLOSE_SECONDS: Final = 1.0
 # Interval of checks for the end of slow tasks and event streams.
 SHUTDOWN_CHECK_SECONDS: Final = 0.02
-# Interval of checks that this viewer's address is published, unless another viewer of the directory runs.
+# Interval of attempts to publish this viewer's address, if no other viewer of the directory has done so.
 PUBLISH_CHECK_SECONDS: Final = 0.5
 SYNC_HINT: Final = (
     'Send {"mindmapId": "...", "workspacePath": "..."}. Omit workspacePath if the map has a workspace.'

@@ -113,13 +113,14 @@ class ChangeLog:
         """Return the changes after this number, oldest first; None if some of them are no longer stored."""
         if number < self._last_dropped_number:
             return None
-        newer = takewhile(lambda change: change.number > number, reversed(self._changes.values()))
-        return list(newer)[::-1]
+        newer_changes = takewhile(lambda change: change.number > number, reversed(self._changes.values()))
+        return list(newer_changes)[::-1]
 
     def parse_resume_position(self, last_event_id: str) -> int:
         """Return the number in a `Last-Event-ID`.
 
-        Return the last number if the id is empty, invalid or of another run, or if later changes are no longer stored.
+        Return the last number of the log if the id is empty, invalid or of another run of the viewer, or if some
+        changes after the id are no longer stored.
         """
         epoch, _, number = last_event_id.partition("-")
         if epoch != self.epoch or not number.isdecimal() or len(number) > len(str(self.last_number)):
@@ -131,10 +132,10 @@ class ChangeLog:
         """Return the event id, which a browser sends as `Last-Event-ID` when it reconnects."""
         return f"{self.epoch}-{number}"
 
-    async def wait_for_change(self, seconds: float, disconnected: asyncio.Future[None]) -> None:
-        """Wait for the next change, for `disconnected`, or for this many seconds."""
+    async def wait_for_change(self, seconds: float, disconnection: asyncio.Future[None]) -> None:
+        """Wait until the next change, until `disconnection` is done, or for this many seconds."""
         await asyncio.wait(
-            {self._next_change, disconnected}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            {self._next_change, disconnection}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
         )
 
     def _notify(self) -> None:
@@ -157,7 +158,7 @@ class ThreadPools:
     async def run_slow(self, function: Callable[..., Result], *arguments: object) -> Result:
         """Run a function that may take seconds.
 
-        Raises TooBusy if MAX_SLOW_TASKS run or wait, and TookTooLong after SLOW_TASK_SECONDS; then the function
+        Raises TooBusy if MAX_SLOW_TASKS run or wait. Raises TookTooLong after SLOW_TASK_SECONDS, while the function
         continues in the background.
         """
         if self.slow_task_count >= MAX_SLOW_TASKS:
@@ -195,17 +196,20 @@ class Problem(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _CacheEntry(Generic[Result]):
-    """A value made of a map, with the signature of its file and the `time.monotonic()`, both from before loading."""
+    """A value made of a map. `signature` is that of the map's file before it was loaded.
+
+    `load_started_at` is the time of `time.monotonic()` at which the load started.
+    """
 
     signature: FileSignature | None
-    loaded_at: float
+    load_started_at: float
     value: Result
 
     def is_valid_for(self, current_signature: FileSignature | None, requested_at: float) -> bool:
         """Return True if the entry may answer a request that arrived at `requested_at`."""
-        # An entry that was loaded after the request arrived is valid, even if the file has changed since. So
+        # An entry whose load started after the request arrived is valid, even if the file has changed since. So
         # requests for a map that is written continuously share one load.
-        return self.loaded_at >= requested_at or (
+        return self.load_started_at >= requested_at or (
             self.signature is not None and self.signature.is_settled and self.signature == current_signature
         )
 
@@ -233,15 +237,15 @@ class DocumentCache:
                 entry = self._contents.get(mindmap_id)
             if entry is not None and entry.is_valid_for(signature, requested_at):
                 return entry.value
-            # The summary is not computed here, because that takes a fifth as long as loading, and only the list of
-            # maps needs it.
+            # The summary is not computed here, because that takes a fifth of the time for loading, and only the list
+            # of maps needs it.
             entry = _CacheEntry(signature, time.monotonic(), encode(self.store.read(mindmap_id)))
             with self._lock, suppress(ValueError):  # content larger than MAX_CACHE_BYTES is not cached
                 self._contents[mindmap_id] = entry
             return entry.value
 
     def list_maps(self, requested_at: float) -> tuple[list[Summary], list[Problem]]:
-        """Return a summary of every readable map, last updated first, and a problem for every other map file."""
+        """Return a summary of each readable map, last updated first, and a problem for each unreadable map file."""
         signatures = self._read_signatures()
         self._drop_deleted(signatures.keys())
         results = {

@@ -197,15 +197,15 @@ class DirectoryWatcher:
             self._create_task(self._report_if_changed(mindmap_id))
 
     async def _report_if_changed(self, mindmap_id: str) -> None:
-        """Report a map if its signature has changed since the last report. A scan and an event may find one change."""
+        """Report a map unless its signature was reported already: a scan and an event may find the same change."""
         signature = await asyncio.to_thread(read_signature, self._directory, mindmap_id)
         if self._is_unchanged(mindmap_id, signature):
             return
         if signature is None:
             del self._signatures[mindmap_id]
         else:
-            # The next write may leave an unsettled signature unchanged. If None is stored instead, the next scan
-            # reports the map again.
+            # The next write may leave an unsettled signature unchanged. With None in its place, the next scan reports
+            # the map again.
             self._signatures[mindmap_id] = signature if signature.is_settled else None
         self._on_change(mindmap_id)
 

@@ -238,7 +238,7 @@ def test_rename_moves_touches() -> None:
         (TouchInput("/workspace"), "is the workspace itself"),
         (TouchInput("a.py", "touch"), "Actions are read, create, modify, delete, rename"),
         (TouchInput("a.py", "rename"), "needs the old path"),
-        (TouchInput("a.py", "delete", "b.py"), "has no previous path"),
+        (TouchInput("a.py", "delete", "b.py"), "cannot have a previous path"),
         (TouchInput("a.py", changes=(CodeChange(kind="broke", symbol="f"),)), "Kinds are add, modify, fix"),
         (TouchInput("a.py", changes=(CodeChange(kind="add", symbol=""),)), "The symbol is empty"),
         (TouchInput("a.py", symbols=("f",) * 1_001), "At most 1,000 symbols"),

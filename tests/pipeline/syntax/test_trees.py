@@ -209,7 +209,7 @@ def test_unchanged_definitions_are_not_parsed_again(monkeypatch: pytest.MonkeyPa
     python = load_grammar("python")
     version = parse_version(old.encode(), python)
     assert version is not None
-    monkeypatch.setattr("pipeline.syntax.grammars.STEPS_PER_BYTE", 0)  # only MIN_STEPS are allowed
+    monkeypatch.setattr("pipeline.syntax.grammars.STEPS_PER_BYTE", 0)  # only EXTRA_STEPS are allowed
     monkeypatch.setattr("pipeline.syntax.trees.SMALL_EDIT_BYTES", 0)  # the limit applies to this edit
     assert parse_version(new.encode(), python) is None
     parts = RecordingSource({"old": old.encode(), "new": new.encode()}).diff_blobs("old", "new")

@@ -9,7 +9,7 @@ import numpy as np
 from pipeline.encoders.base import load_tokenizer
 from pipeline.encoders.cross_encoder import MAX_QUESTION_TOKENS, SPECIAL_TOKEN_COUNT
 from pipeline.training import mine_lists
-from pipeline.training.list_training import NEGATIVES, TRAINING_PAIR_TOKENS, CandidateLists
+from pipeline.training.list_training import TRAINING_NEGATIVES, TRAINING_PAIR_TOKENS, CandidateLists
 from pipeline.training.mine_lists import QueryKind
 from tests.repos import Repo
 
@@ -46,7 +46,7 @@ def test_pairs_depend_on_the_seed(repo: Repo, lists: Path) -> None:
         candidate_lists.build_pairs(list_ids, np.random.default_rng(seed)) for seed in (1, 1, 2)
     )
     assert pairs.tokens.tolist() == repeated_pairs.tokens.tolist() != other_pairs.tokens.tolist()
-    assert pairs.lane_scores.shape == (6, NEGATIVES + 1, 2)
+    assert pairs.lane_scores.shape == (6, TRAINING_NEGATIVES + 1, 2)
     assert not candidate_lists.build_pairs(
         list_ids, np.random.default_rng(1), hard_share=0.0
     ).lane_scores.any()

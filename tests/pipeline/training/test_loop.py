@@ -11,7 +11,7 @@ from pipeline.training.list_training import Clock, TrainingArgumentParser, train
 
 
 class Steps(Clock):
-    """Training steps that also serve as their clock."""
+    """Training steps that also serve as their clock. The time is over after 20 steps."""
 
     def __init__(self, step_count: int) -> None:
         super().__init__(0)
@@ -20,7 +20,7 @@ class Steps(Clock):
 
     @property
     def elapsed_share(self) -> float:
-        return self.done_count / self.step_count
+        return self.done_count / 20
 
     def __iter__(self) -> Steps:
         return self
@@ -32,13 +32,14 @@ class Steps(Clock):
         return self.done_count - 1, float(self.done_count)
 
 
-def test_checkpoints_and_log(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("step_count", [20, 21])
+def test_checkpoints_and_log(step_count: int, caplog: pytest.LogCaptureFixture) -> None:
     """Checkpoints are saved after each quarter of the time and at the end; the mean loss is logged."""
-    steps = Steps(20)
+    steps = Steps(step_count)
     checkpoint_steps: list[int] = []
     with caplog.at_level(logging.INFO):
         train_with_checkpoints(steps, steps, 10, lambda: checkpoint_steps.append(steps.done_count))
-    assert checkpoint_steps == [6, 11, 16, 20]
+    assert checkpoint_steps == [6, 11, 16, step_count]
     assert caplog.messages == ["step 10: loss 5.500", "step 20: loss 15.500"]
 
 

@@ -31,7 +31,7 @@ from tests.serve.commands import (
 from tests.serve.processes import run_lineage, run_on_terminal, start_lineage, use_default_signal_handler
 from tests.serve.sample_index import build_index
 
-DELETED_DIRECTORY_ERROR = "error: The working directory no longer exists.\n  Go to another one"
+DELETED_DIRECTORY_ERROR = "error: The working directory no longer exists.\n  Change to another directory"
 
 
 @pytest.fixture

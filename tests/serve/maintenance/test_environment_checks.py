@@ -184,6 +184,15 @@ def test_daemon_accessible_to_other_users(
     assert path.stat().st_mode & 0o777 == 0o777
 
 
+def test_the_path_of_a_hook_that_is_not_executable_is_quoted(repo: Repo, tmp_path: Path) -> None:
+    """The suggested command works in a repository whose path has a space."""
+    path = repo.path.rename(tmp_path / "my project")
+    initialize(path, InitOptions())
+    hook = path / ".git" / "hooks" / "post-commit"
+    hook.chmod(0o644)
+    assert run_checks(path)["hooks"].remedy == f"Run `chmod +x '{hook}'`, then `lineage init`."
+
+
 def test_hooks(repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Current, outdated, missing and non-executable hooks are distinguished, and `lineage` must be on PATH."""
     assert run_checks(repo.path)["hooks"].found == "none installed"

@@ -46,7 +46,7 @@ def test_items_are_listed_before_deletion(repo: Repo, home: Path) -> None:
     first, total, next_step = out.splitlines()
     assert first.endswith(f"index of {repo.path}: the repository was deleted or moved")
     assert total.endswith(" in 1 item.")
-    assert next_step == "Nothing was deleted. Run `lineage gc --yes` to delete it."
+    assert next_step == "Nothing was deleted. Run `lineage gc --yes` to delete the items."
     assert folder.exists()
     code, out, _ = run_captured("gc", "--yes")
     assert code == 0 and out.splitlines()[-1].startswith("Deleted 1 item, about ")
