@@ -229,6 +229,18 @@ def test_damaged_branch_is_named(repo: Repo, home: Path, content: str) -> None:
     assert "is missing or damaged (1): refs/heads/broken." in result.stderr
 
 
+def test_incremental_at_head_names_a_damaged_branch(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """At HEAD, an incremental run names the branches that it cannot read, as other runs do; also for several paths."""
+    run_index(repo, home, "--all-branches")
+    (repo.path / ".git/refs/heads/broken").write_text("", encoding="ascii")
+    other = Repo.create(tmp_path / "other")
+    other.commit_file("a.py", "a = 1\n")
+    for paths in ([], [str(other.path)]):
+        result = run_index(repo, home, "--incremental", *paths)
+        assert f"index up-to-date at {repo.head}\n" in result.stdout
+        assert "is missing or damaged (1): refs/heads/broken." in result.stderr
+
+
 def test_rebuild_replaces_the_index(repo: Repo, home: Path) -> None:
     """A rebuild deletes the index, including its write-ahead log, and creates a clean one."""
     run_lineage("index", repo.path)
