@@ -169,6 +169,9 @@ def _check_branch_patterns(repository: Repository, options: IndexOptions) -> Non
                 f"A branch pattern has {len(pattern):,} characters. At most {MAX_PATTERN_CHARACTERS:,} are possible."
             )
         if not ranges.list_ref_commits(repository, git, [pattern]):
+            if names := ranges.list_unreadable_refs(repository, git, [pattern]):
+                found = index_output.join_first(names)
+                raise BadRequest(f"The commit of {found} is missing or damaged.", hint="Run `git fsck`.")
             if ranges.list_ref_objects(git, [pattern]):
                 raise BadRequest(
                     f"{pattern!r:.200} matches only references to objects that are no commits of this clone.",

@@ -175,7 +175,7 @@ def log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
         logger.warning(
             "Files at HEAD could not be read (%d): %s. Their old symbols stay. Run `lineage index` to try again.",
             len(summary.unreadable_head_files),
-            _join_first(summary.unreadable_head_files),
+            join_first(summary.unreadable_head_files),
         )
     if summary.refresh.failed_commits:
         logger.warning(
@@ -196,7 +196,7 @@ def log_unreadable_refs(names: Sequence[str]) -> None:
         logger.warning(
             "Branches and tags whose commit is missing or damaged (%d): %s. They are not indexed. Run `git fsck`.",
             len(names),
-            _join_first(names),
+            join_first(names),
         )
 
 
@@ -214,10 +214,11 @@ def _format_phases(summary: RunSummary) -> Iterator[str]:
 
 
 def _format_unreadable(unreadable: Sequence[UnreadableCommit]) -> str:
-    return _join_first([f"{entry.commit_sha[:12]} ({entry.reason})" for entry in unreadable])
+    return join_first([f"{entry.commit_sha[:12]} ({entry.reason})" for entry in unreadable])
 
 
-def _join_first(names: Sequence[str]) -> str:
+def join_first(names: Sequence[str]) -> str:
+    """Return the first MAX_LISTED names, separated by commas."""
     return ", ".join(names[:MAX_LISTED]) + (", ..." if len(names) > MAX_LISTED else "")
 
 
