@@ -135,17 +135,21 @@ def start_engine(location: IndexLocation, threads: int) -> duckdb.DuckDBPyConnec
 
     Engines with the same spill directory would overwrite each other's files.
     """
-    spill_directory = location.folder / f"{SPILL_PREFIX}{os.getpid()}-{os.urandom(8).hex()}"
     return duckdb.connect(
         ":memory:",
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
             "memory_limit": MEMORY_LIMIT,
-            "temp_directory": str(spill_directory),
+            "temp_directory": build_spill_path(location.folder),
             "threads": threads,
         },
     )
+
+
+def build_spill_path(folder: Path) -> str:
+    """Return the path of a new spill directory in an index directory. DuckDB creates it when it spills."""
+    return str(folder / f"{SPILL_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
 
 
 @contextmanager

@@ -94,8 +94,8 @@ def compact_if_needed(location: IndexLocation, *, wait: float = WRITE_WAIT_SECON
     seconds.
     """
     _delete_temp_files(location.folder / TEMP_FILE)
-    for file in location.folder.glob(_OLD_VECTOR_FILES):
-        file.unlink()
+    for path in (*location.folder.glob(_OLD_VECTOR_FILES), *find_leftover_spill_directories(location.folder)):
+        _delete(path)
     with database.open_for_writing(location, wait=wait, create=False) as connection:
         database.checkpoint_wal(connection, location)
         is_needed = _has_long_tail(connection) or _has_free_blocks(connection)

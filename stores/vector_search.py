@@ -25,7 +25,13 @@ import pyarrow.compute as pc
 from stores import schema
 from stores.compatibility import EMBEDDING_DIMENSION
 from stores.database import fetch_int, format_literals
-from stores.duckdb_engine import MissingExtension, load_extensions, make_files_private, read_batches
+from stores.duckdb_engine import (
+    MissingExtension,
+    build_spill_path,
+    load_extensions,
+    make_files_private,
+    read_batches,
+)
 from stores.history import ReachabilityDelta
 from stores.index_location import DATABASE_FILE
 from stores.snapshot import (
@@ -59,10 +65,6 @@ CANDIDATES_PER_TEXT: Final = 4
 # The HNSW file is stale if more than this share of the texts was added or deleted since it was written.
 MAX_STALE_SHARE: Final = 0.05
 
-_ENGINE_CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-}
 _CREATE_TABLE: Final = f"CREATE TABLE hnsw.vectors (text_digest BLOB, vector FLOAT[{EMBEDDING_DIMENSION}])"
 _CREATE_INDEX: Final = "CREATE INDEX hnsw ON hnsw.vectors USING HNSW (vector) WITH (metric = 'ip')"
 _FIND_NEAREST: Final = f"""
@@ -179,7 +181,14 @@ def write_hnsw_index(file: Path, digests: pa.Array, blocks: Iterable[Vectors]) -
 
 def _connect(file: Path, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
     """Return a connection to a new in-memory database, with the HNSW file attached as `hnsw`."""
-    connection = duckdb.connect(":memory:", config=_ENGINE_CONFIG)
+    connection = duckdb.connect(
+        ":memory:",
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "temp_directory": build_spill_path(file.parent),
+        },
+    )
     try:
         load_extensions(connection, ["vss"])
         connection.execute("SET hnsw_enable_experimental_persistence = true")

@@ -148,6 +148,7 @@ def blame_directory(
     deadline = time.monotonic() + MAX_BLAME_SECONDS
     counts: Counter[str] = Counter()
     text_files = blamed_files = failed_files = 0
+    failure: BlameFailure | None = None
     for path, blob in blobs.items():
         text_files += 1
         if time.monotonic() > deadline + MAX_BINARY_CHECK_SECONDS:
@@ -167,11 +168,17 @@ def blame_directory(
             failed_files += 1
             continue
         if isinstance(result, BlameFailure):
+            failure = failure or result
             failed_files += 1
         else:
             counts.update(count_surviving_lines(result.lines))
             blamed_files += 1
-    limitations = (*_describe_unblamed_files(text_files, blamed_files, failed_files), ignore_revs.note)
+    reason = describe_blame_failure(failure, repository) if failure else ""
+    limitations = (
+        *_describe_unblamed_files(text_files, blamed_files, failed_files),
+        reason,
+        ignore_revs.note,
+    )
     return SurvivingLines(counts, tuple(filter(None, limitations)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -80,10 +80,9 @@ def run_index_command(path: Path, options: IndexOptions) -> None:
     result = index_repository(path, options, settings.home)
     if result.summary is None:
         print_text(result.message)
-        if result.versions is not None:
-            warn_if_incompatible(result.versions)
-            if options.profile:
-                print_text(Profile().to_json_line())
+        log_warnings(result)
+        if result.versions is not None and options.profile:
+            print_text(Profile().to_json_line())
         return
     index_output.print_summary(
         result.summary,
@@ -97,7 +96,8 @@ class IndexResult:
     """Result of `index_repository`.
 
     `summary`: None if there was nothing to do; then `message` says why. `versions`: component versions recorded in the
-    index, if it was up to date, else None. `profile_details`: settings of the run to add to its profile.
+    index, if it was up to date, else None. `unreadable_refs`: branches and tags to index that cannot be read, also only
+    if it was up to date. `profile_details`: settings of the run to add to its profile.
     """
 
     summary: RunSummary | None = None
@@ -105,6 +105,7 @@ class IndexResult:
     is_partial_clone: bool = False
     message: str = ""
     versions: RecordedVersions | None = None
+    unreadable_refs: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -142,10 +143,10 @@ def _index_incrementally(
         if run_lock is None:
             return IndexResult(message=ALREADY_QUEUED_MESSAGE)
         repository = open_repository(path)  # opened again, because HEAD may have moved meanwhile
-        if (versions := _load_versions_if_complete(repository, location, options)) is not None:
+        if (result := _describe_if_complete(repository, location, options)) is not None:
             if options.vector_index is not None:
                 _refresh_vector_index(location, options.vector_index)
-            return IndexResult(message=f"index up-to-date at {repository.read_head()}", versions=versions)
+            return result
         run_lock.record_process()
         return _run_index(repository, location, options, shared)
 
@@ -168,6 +169,9 @@ def _check_branch_patterns(repository: Repository, options: IndexOptions) -> Non
                 f"A branch pattern has {len(pattern):,} characters. At most {MAX_PATTERN_CHARACTERS:,} are possible."
             )
         if not ranges.list_ref_commits(repository, git, [pattern]):
+            if names := ranges.list_unreadable_refs(repository, git, [pattern]):
+                found = index_output.join_first(names)
+                raise BadRequest(f"The commit of {found} is missing or damaged.", hint="Run `git fsck`.")
             if ranges.list_ref_objects(git, [pattern]):
                 raise BadRequest(
                     f"{pattern!r:.200} matches only references to objects that are no commits of this clone.",
@@ -180,12 +184,14 @@ def _check_branch_patterns(repository: Repository, options: IndexOptions) -> Non
             )
 
 
-def warn_if_incompatible(versions: RecordedVersions) -> None:
-    """Warn if other versions of the components wrote the index, and name the command to run."""
-    from serve.index_status import check_recorded_versions, describe_compatibility
+def log_warnings(result: IndexResult) -> None:
+    """Log warnings about an index that was up to date: unreadable branches, and other versions of components."""
+    index_output.log_unreadable_refs(result.unreadable_refs)
+    if result.versions is not None:
+        from serve.index_status import check_recorded_versions, describe_compatibility
 
-    if sentence := describe_compatibility(check_recorded_versions(versions)):
-        logger.warning("%s", sentence)
+        if sentence := describe_compatibility(check_recorded_versions(result.versions)):
+            logger.warning("%s", sentence)
 
 
 def _log_waiting(run_in_progress: RunInProgress) -> None:
@@ -216,10 +222,10 @@ def check_options(options: IndexOptions) -> None:
         raise BadRequest("--yes confirms --rebuild, which is missing.", hint="Omit --yes, or add --rebuild.")
 
 
-def _load_versions_if_complete(
+def _describe_if_complete(
     repository: Repository, location: IndexLocation, options: IndexOptions
-) -> RecordedVersions | None:
-    """Return the component versions recorded in the index if it is complete for HEAD, else None.
+) -> IndexResult | None:
+    """Return the result for an index that is complete for HEAD; None for any other index.
 
     An index is complete if a run of this HEAD has finished with all vectors, the options do not change the encoder, the
     mode of the embedding cache or the branch patterns, no matching branch or tag has moved, and no unreadable commit
@@ -250,12 +256,13 @@ def _load_versions_if_complete(
 
         if get_encoder_name(versions.embedding_model) is not options.encoder:
             return None
-    if patterns:
-        git = commit_graph.create_git_program(repository)
-        if not indexed_tips.issuperset(ranges.list_ref_commits(repository, git, patterns)):
-            return None
-    is_retry_useful = any(repository.can_diff(commit.commit_sha) for commit in unreadable_commits)
-    return None if is_retry_useful else versions
+    git = commit_graph.create_git_program(repository)
+    has_new_tip = not indexed_tips.issuperset(ranges.list_ref_commits(repository, git, patterns))
+    if has_new_tip or any(repository.can_diff(commit.commit_sha) for commit in unreadable_commits):
+        return None
+    unreadable_refs = ranges.list_unreadable_refs(repository, git, patterns)
+    message = f"index up-to-date at {head}"
+    return IndexResult(message=message, versions=versions, unreadable_refs=unreadable_refs)
 
 
 def _run_index(

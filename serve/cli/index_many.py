@@ -24,7 +24,7 @@ from serve.cli.index import (
     SharedEncoders,
     check_options,
     index_repository,
-    warn_if_incompatible,
+    log_warnings,
 )
 from serve.cli.terminal import describe_failure, is_interrupt, print_note, print_text
 from serve.errors import BadRequest
@@ -143,8 +143,8 @@ class _Run:
             print_text(profile.to_json_line(repository=str(path), **result.profile_details))
         if result.summary:
             index_output.log_warnings(result.summary, is_partial_clone=result.is_partial_clone)
-        elif result.versions:
-            warn_if_incompatible(result.versions)
+        else:
+            log_warnings(result)
         del self.unfinished[path]
 
     @contextmanager

@@ -165,12 +165,7 @@ def log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
             _format_unreadable(summary.unreadable_commits),
             text.describe_unreadable_remedy(summary.unreadable_commits, is_partial_clone=is_partial_clone),
         )
-    if summary.unreadable_refs:
-        logger.warning(
-            "Branches and tags whose commit is missing or damaged (%d): %s. They are not indexed. Run `git fsck`.",
-            len(summary.unreadable_refs),
-            _join_first(summary.unreadable_refs),
-        )
+    log_unreadable_refs(summary.unreadable_refs)
     if summary.head_error:
         logger.warning(
             "The files of HEAD could not be listed: %s. Their old symbols stay. Run `lineage index` to try again.",
@@ -180,7 +175,7 @@ def log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
         logger.warning(
             "Files at HEAD could not be read (%d): %s. Their old symbols stay. Run `lineage index` to try again.",
             len(summary.unreadable_head_files),
-            _join_first(summary.unreadable_head_files),
+            join_first(summary.unreadable_head_files),
         )
     if summary.refresh.failed_commits:
         logger.warning(
@@ -193,6 +188,16 @@ def log_warnings(summary: RunSummary, *, is_partial_clone: bool) -> None:
 
     if compatibility_warning := describe_compatibility(summary.verdict):
         logger.warning("%s", compatibility_warning)
+
+
+def log_unreadable_refs(names: Sequence[str]) -> None:
+    """Log a warning about branches and tags whose commit could not be read, if there are any."""
+    if names:
+        logger.warning(
+            "Branches and tags whose commit is missing or damaged (%d): %s. They are not indexed. Run `git fsck`.",
+            len(names),
+            join_first(names),
+        )
 
 
 def _format_phases(summary: RunSummary) -> Iterator[str]:
@@ -209,10 +214,11 @@ def _format_phases(summary: RunSummary) -> Iterator[str]:
 
 
 def _format_unreadable(unreadable: Sequence[UnreadableCommit]) -> str:
-    return _join_first([f"{entry.commit_sha[:12]} ({entry.reason})" for entry in unreadable])
+    return join_first([f"{entry.commit_sha[:12]} ({entry.reason})" for entry in unreadable])
 
 
-def _join_first(names: Sequence[str]) -> str:
+def join_first(names: Sequence[str]) -> str:
+    """Return the first MAX_LISTED names, separated by commas."""
     return ", ".join(names[:MAX_LISTED]) + (", ..." if len(names) > MAX_LISTED else "")
 
 

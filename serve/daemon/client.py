@@ -92,7 +92,10 @@ class DaemonClient:
             elif response.status == process.NO_STATUS:
                 crashes += 1
                 if crashes == MAX_CRASHES:
-                    raise _create_failure("The daemon crashed twice on this request.", self.paths)
+                    raise DaemonFailed(
+                        "The daemon crashed twice on this request.",
+                        hint=f"Check the index with `lineage doctor`. See also the daemon's log: {self.paths.log}.",
+                    )
             elif response.status == process.STATUS_OTHER_BUILD:
                 self.stop(response.content.decode())
             elif response.status == process.STATUS_STOPPING:

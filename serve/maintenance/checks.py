@@ -5,6 +5,7 @@ The checks are about permissions, disk space, files, content, version, locks and
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import shutil
 import stat
@@ -17,7 +18,8 @@ from typing import Final, TypeAlias
 
 from pipeline.git import commit_graph
 from pipeline.git.libgit2 import check_objects
-from pipeline.git.repository import Repository
+from pipeline.git.repository import Repository, open_repository
+from pipeline.workers import WorkerDied, map_groups
 from serve import index_status
 from serve.config import Settings
 from serve.index_status import IndexStatus, describe_unfinished_run
@@ -25,7 +27,7 @@ from serve.text import SHA_DIGITS, describe_unreadable_remedy, describe_vector_s
 from stores import database, duckdb_engine, history, index_location, maintenance
 from stores.compatibility import RESUME_COMMAND, CompatibilityStatus, CompatibilityVerdict
 from stores.connections import MAX_OPEN_WAL_BYTES
-from stores.errors import LineageError
+from stores.errors import OutOfMemory
 from stores.hunk_details import Connection
 from stores.index_location import DATABASE_FILE, LOCATION_FILE, IndexLocation
 from stores.locks import GATE_LOCK, INDEX_LOCK, RUN_LOCK, find_lock_holders
@@ -178,8 +180,8 @@ def check_extensions(_: CheckContext) -> Iterator[CheckResult]:
 
 def check_index(context: CheckContext) -> Iterator[CheckResult]:
     """Check that the index can be read completely, is consistent and up to date. Also check its vector index."""
-    location, repository = context.location, context.repository
-    if location is None or repository is None:
+    location = context.location
+    if location is None or context.repository is None:
         return
     if not location.database.exists():
         yield report_ok("index", "none yet", "`lineage index` creates it.")
@@ -189,12 +191,25 @@ def check_index(context: CheckContext) -> Iterator[CheckResult]:
             "index", "not opened: its lock files are missing", "Run `lineage status` to create them."
         )
         return
+    task = (context.path, location, INDEX_TIMEOUT_SECONDS)
     try:
-        with database.open_for_reading(location, wait=INDEX_TIMEOUT_SECONDS) as connection:
-            yield from _check_content(repository, location, connection)
-            yield _check_vector_index(location, connection)
-    except LineageError as error:
-        yield report_problem("index", error.message, error.hint)
+        # Some damage crashes DuckDB, so a worker process reads the index. `jobs=1` would start none.
+        (results,) = map_groups(_read_index, [[task]], jobs=2, prefer="processes")
+    except WorkerDied as error:
+        if "SIGKILL" in str(error.__cause__):  # the system sends it if memory runs out
+            raise OutOfMemory from error
+        yield report_problem("index", "damaged: DuckDB crashed while it read the index", REBUILD_HINT)
+    else:
+        yield from results
+
+
+def _read_index(task: tuple[Path, IndexLocation, float]) -> list[CheckResult]:
+    """Check what the index holds, in a worker process. `task`: path, location, and seconds to wait for the index."""
+    faulthandler.disable()  # joblib enables it, and a crash would print a stack trace
+    path, location, timeout_seconds = task
+    with database.open_for_reading(location, wait=timeout_seconds) as connection:
+        results = list(_check_content(open_repository(path), location, connection))
+        return [*results, _check_vector_index(location, connection)]
 
 
 def _check_vector_index(location: IndexLocation, connection: Connection) -> CheckResult:

@@ -13,7 +13,7 @@ from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository, open_repository
 from pipeline.options import EmbedCacheMode
 from pipeline.walk import list_branch_candidates
-from serve.cli.index import IndexOptions, _load_versions_if_complete
+from serve.cli.index import IndexOptions, _describe_if_complete
 from stores import database, history
 from stores.connections import IndexWriter
 from stores.history import IndexSummary
@@ -68,7 +68,7 @@ def check_commits(repo: Repo, home: Path, *revisions: str) -> None:
 def is_current(repo: Repo, home: Path, **options: Any) -> bool:
     """Return whether `--incremental` has nothing to do."""
     opened, location = open_repository(repo.path), get_location(repo, home)
-    return _load_versions_if_complete(opened, location, IndexOptions(**options)) is not None
+    return _describe_if_complete(opened, location, IndexOptions(**options)) is not None
 
 
 def test_branches_are_indexed_besides_head(repo: Repo, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def get_head_symbols(repo: Repo, home: Path) -> set[str]:
 def is_up_to_date(repo: Repo, home: Path) -> bool:
     """Return whether `--incremental` reports that the index is at HEAD."""
     opened, location = open_repository(repo.path), get_location(repo, home)
-    return index_command._load_versions_if_complete(opened, location, IndexOptions()) is not None
+    return index_command._describe_if_complete(opened, location, IndexOptions()) is not None
 
 
 @pytest.fixture

@@ -9,10 +9,12 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from stores import snapshot, vector_search, vectors
 from stores.compatibility import EMBEDDING_DIMENSION
+from stores.duckdb_engine import SPILL_PREFIX
 from stores.filters import QueryFilter
 from stores.history import ReachabilityDelta
 from stores.snapshot import RankedHunk, apply_filter
@@ -147,6 +149,21 @@ def test_pipe_in_place_of_the_file(connection: duckdb.DuckDBPyConnection, file: 
     assert load_texts(connection, file).hnsw is None
     vector_search.refresh_hnsw_index(connection, file)
     assert load_texts(connection, file).hnsw is not None
+
+
+def test_engine_spills_beside_the_file(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine of the HNSW index spills to the directory of the index, not to the working directory."""
+    working_directory = tmp_path / "work"
+    working_directory.mkdir()
+    monkeypatch.chdir(working_directory)
+    hnsw = vector_search.open_hnsw_index(file, pa.array([], pa.binary()))
+    assert hnsw is not None
+    hnsw.connection.execute("SET memory_limit = '20MB'")
+    hnsw.connection.execute("CREATE TEMP TABLE spilled AS SELECT hash(range) FROM range(4_000_000)")
+    assert len(list(file.parent.glob(f"{SPILL_PREFIX}*/*"))) > 0
+    assert not list(working_directory.iterdir())
+    hnsw.close()
+    assert not list(file.parent.glob(f"{SPILL_PREFIX}*"))
 
 
 def test_index_without_vectors(tmp_path: Path) -> None:

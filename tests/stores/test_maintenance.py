@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from stores import (
     schema,
     writer,
 )
+from stores.duckdb_engine import SPILL_PREFIX
 from stores.errors import StorageError
 from stores.index_location import ForeignFolder, IndexLocation
 from stores.locks import IndexBusy
@@ -251,6 +255,18 @@ def test_old_side_files_are_deleted(location: IndexLocation) -> None:
         (location.folder / name).touch()
     maintenance.compact_if_needed(location)
     assert not list(location.folder.glob("*.codes*")) and location.database.exists()
+
+
+def test_spilled_rows_of_killed_readers_are_deleted(location: IndexLocation) -> None:
+    """The end of an index run deletes the spilled rows of ended processes, not those of running ones."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    spill_directories = [location.folder / f"{SPILL_PREFIX}{pid}-0123" for pid in (ended.pid, os.getpid())]
+    for directory in spill_directories:
+        directory.mkdir()
+        (directory / "part").touch()
+    maintenance.compact_if_needed(location)
+    assert [directory.exists() for directory in spill_directories] == [False, True]
 
 
 def test_small_index_is_not_compacted(location: IndexLocation) -> None:

@@ -511,7 +511,24 @@ def test_owners_of_files_with_any_name(
 def test_blame_that_fails(find_special: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of a directory that git cannot blame is told from one for which the time was over."""
     monkeypatch.setattr(owners, "blame_revision", lambda *_: BlameFailure("damaged"))
-    assert find_special("src").meta.related.limitation == "git blame failed for 1 of 1 files."
+    assert find_special("src").meta.related.limitation == (
+        "git blame failed for 1 of 1 files. git blame failed: damaged."
+    )
+
+
+def test_directory_with_a_malformed_ignore_file(repo: Repo, home: Path) -> None:
+    """The answer about a directory names the malformed file of blame.ignoreRevsFile once, as that about a file does."""
+    for name in ("src/a.py", "src/b.py"):
+        repo.commit_file(name, "a = 1\n")
+    repo.write("skipped", "def foo():\n")
+    repo.git("config", "blame.ignoreRevsFile", "skipped")
+    build_index(repo, home)
+    of_file, of_directory = (
+        find_related_files(RelatedRequest(name), repo.path, home).meta.related.limitation
+        for name in ("src/a.py", "src")
+    )
+    assert f"the file of `blame.ignoreRevsFile`: {repo.path / 'skipped'}." in str(of_file)
+    assert of_directory == f"git blame failed for 2 of 2 files. {of_file}"
 
 
 def test_unknown_authors(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,6 +229,30 @@ def test_damaged_branch_is_named(repo: Repo, home: Path, content: str) -> None:
     assert "is missing or damaged (1): refs/heads/broken." in result.stderr
 
 
+@pytest.mark.parametrize("content", [f"{'1' * 40}\n", ""], ids=["missing", "empty"])
+def test_damaged_branch_by_its_name(
+    repo: Repo, home: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    """If a pattern matches only branches that cannot be read, the error names them. A tag of a file is not named."""
+    repo.git("tag", "broken", repo.git("hash-object", "-w", "--stdin", stdin=b"text"))
+    (repo.path / ".git/refs/heads/broken").write_text(content, encoding="ascii")
+    assert run_lineage("index", repo.path, "--branch", "broken") == 2
+    assert "The commit of refs/heads/broken is missing or damaged.\n  Run `git" in capsys.readouterr().err
+    assert not home.exists()
+
+
+def test_incremental_at_head_names_a_damaged_branch(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """At HEAD, an incremental run names the branches that it cannot read, as other runs do; also for several paths."""
+    run_index(repo, home, "--all-branches")
+    (repo.path / ".git/refs/heads/broken").write_text("", encoding="ascii")
+    other = Repo.create(tmp_path / "other")
+    other.commit_file("a.py", "a = 1\n")
+    for paths in ([], [str(other.path)]):
+        result = run_index(repo, home, "--incremental", *paths)
+        assert f"index up-to-date at {repo.head}\n" in result.stdout
+        assert "is missing or damaged (1): refs/heads/broken." in result.stderr
+
+
 def test_rebuild_replaces_the_index(repo: Repo, home: Path) -> None:
     """A rebuild deletes the index, including its write-ahead log, and creates a clean one."""
     run_lineage("index", repo.path)

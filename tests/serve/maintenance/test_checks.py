@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -48,6 +49,24 @@ def test_damaged_block_is_detected(repo: Repo, location: IndexLocation) -> None:
         location.database.write_bytes(damaged)
         detected += run_checks(repo.path)["index"].verdict is PROBLEM
     assert detected == len(range(3 * 4096, len(intact), block))
+
+
+@pytest.mark.parametrize(
+    ("number", "found", "remedy"),
+    [
+        (signal.SIGSEGV, "damaged: DuckDB crashed", "index --rebuild --yes"),
+        (signal.SIGKILL, "There is not enough memory.", "raise the memory limit"),
+    ],
+)
+def test_crash_of_the_reading_process(
+    repo: Repo, location: IndexLocation, monkeypatch: pytest.MonkeyPatch, number: int, found: str, remedy: str
+) -> None:
+    """If the process that reads the index crashes, the index is damaged. If the system kills it, memory ran out."""
+    assert location.database.exists()
+    monkeypatch.setattr(checks, "_read_index", lambda _: os.kill(os.getpid(), number))
+    result = run_checks(repo.path)["index"]
+    assert result.verdict is PROBLEM
+    assert found in result.found and remedy in result.remedy
 
 
 def test_inconsistent_rows(repo: Repo, location: IndexLocation) -> None:
