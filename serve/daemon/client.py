@@ -96,6 +96,7 @@ class DaemonClient:
                         "The daemon crashed twice on this request.",
                         hint=f"Check the index with `lineage doctor`. See also the daemon's log: {self.paths.log}.",
                     )
+                process.wait_for_crash(self.paths)
             elif response.status == process.STATUS_OTHER_BUILD:
                 self.stop(response.content.decode())
             elif response.status == process.STATUS_STOPPING:

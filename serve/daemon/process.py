@@ -86,6 +86,8 @@ SUSPENDED_POLL_SECONDS: Final = 1.0
 MAX_ATTEMPTS: Final = 4
 # Pause before a request is sent again, if the daemon is stopping.
 STOPPING_RETRY_SECONDS: Final = 0.05
+# Maximum wait for the end of a daemon that closed a connection without a response.
+CRASH_WAIT_SECONDS: Final = 1.0
 # Maximum number of bytes to read from a connection in one call.
 READ_BYTES: Final = 1 << 16
 
@@ -266,6 +268,16 @@ def wait_until_stopped(paths: DaemonPaths) -> None:
             paths.lock, Deadline.after(STOP_TIMEOUT_SECONDS, _create_stop_timeout_error)
         ),
     ):
+        pass
+
+
+def wait_for_crash(paths: DaemonPaths) -> None:
+    """Wait until a daemon that closed a connection has ended. Return after CRASH_WAIT_SECONDS if it goes on.
+
+    While the system ends a process, its socket can still accept a connection, which is then closed too.
+    """
+    deadline = Deadline.after(CRASH_WAIT_SECONDS, _create_stop_timeout_error)
+    with suppress(FileNotFoundError, DaemonUnavailable), locks.acquire_exclusive_lock(paths.lock, deadline):
         pass
 
 

@@ -306,7 +306,9 @@ def open_session(
                 stop_response.connection.close()
         elif response.status == daemon.STATUS_STOPPING:
             time.sleep(daemon.STOPPING_RETRY_SECONDS)
-        elif response.status != daemon.NO_STATUS:
+        elif response.status == daemon.NO_STATUS:
+            daemon.wait_for_crash(paths)
+        else:
             raise daemon.DaemonUnavailable(f"The daemon refused the session (status {response.status}).")
     raise daemon.DaemonUnavailable("The daemon keeps stopping.", hint=f"See its log: {paths.log}.")
 

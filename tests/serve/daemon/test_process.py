@@ -15,6 +15,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ import pytest
 from serve import config
 from serve.daemon import process
 from serve.daemon.process import MAX_SOCKET_PATH_BYTES, DaemonPaths, DaemonUnavailable
+from stores import locks
 from tests.repos import Repo
 from tests.serve.commands import HEAVY_PACKAGES, list_loaded_packages, run_captured
 from tests.serve.daemon.daemons import (
@@ -77,6 +80,31 @@ def test_client_survives_a_killed_daemon(repo: Repo, home: Path) -> None:
     assert client.returncode == 0
     assert len(json.loads(out)["hits"]) == 2
     assert read_daemon_pid(home) != first_pid
+
+
+def test_client_waits_for_the_end_of_a_killed_daemon(repo: Repo, home: Path) -> None:
+    """A process that the system is ending may close a second connection. This is not a second crash."""
+    build_index(repo, home)
+    paths = DaemonPaths(home)
+    paths.create_directories()
+    is_listening = threading.Event()
+
+    def close_connections() -> None:
+        deadline = locks.Deadline.after(0)
+        with locks.acquire_exclusive_lock(paths.lock, deadline), socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(paths.socket))
+            listener.listen()
+            listener.settimeout(0.3)
+            is_listening.set()
+            with suppress(TimeoutError):
+                while True:
+                    listener.accept()[0].close()
+
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(close_connections)
+        assert is_listening.wait(10)
+        assert len(create_client(home).find(REQUEST, repo.path).hits) == 2
+        closing.result()
 
 
 def test_daemon_of_another_build_is_replaced(repo: Repo, home: Path) -> None:
