@@ -30,13 +30,15 @@ from stores import database, embedding_cache, history, index_location, locks, ma
 from stores.errors import LineageError
 from stores.hunk_details import Connection
 from stores.index_location import IndexLocation
-from stores.locks import Deadline
+from stores.locks import Deadline, IndexBusy
 
 # Parent directories of removable and network disks.
 MOUNT_DIRECTORIES: Final = tuple(map(Path, ("/media", "/mnt", "/run/media", "/Volumes", "/net", "/autofs")))
 
 # Time to wait for a program that is starting a daemon, which takes one or two seconds.
 START_LOCK_SECONDS: Final = 5.0
+# Time to wait for an index that another process writes. A batch of an index run takes less than 0.1 s.
+INDEX_WAIT_SECONDS: Final = 2.0
 NOTHING_TO_DELETE: Final = "Nothing to delete."
 
 Confirm = Callable[[str], bool]
@@ -97,7 +99,10 @@ def collect_garbage(home: Path, *, yes: bool, include_uncertain: bool, confirm: 
     otherwise NotListedError if an index directory could not be read.
     """
     unreadable: list[Path] = []
-    items = list(find_deletable(home, unreadable.append))
+    busy: list[str] = []
+    items = list(find_deletable(home, unreadable.append, busy.append))
+    for reason in busy:
+        print_warning(escape_line(reason))
     for folder in unreadable:
         print_warning(f"{escape_line(str(folder))} cannot be read. It is left out.")
     print_raw("\n".join(format_items(items)))
@@ -229,10 +234,13 @@ def _has_entries(directory: Path) -> bool:
     return any(directory.iterdir())
 
 
-def find_deletable(home: Path, report_unreadable: Callable[[Path], None]) -> Iterator[DeletableItem]:
+def find_deletable(
+    home: Path, report_unreadable: Callable[[Path], None], report_busy: Callable[[str], None]
+) -> Iterator[DeletableItem]:
     """Yield the deletable items of each index, then empty index directories and the socket of a killed daemon.
 
-    `report_unreadable`: called with each index directory that cannot be read.
+    `report_unreadable`: called with each index directory that cannot be read. `report_busy`: called with a message for
+    each index whose commits and vectors are not checked, because another process holds it.
     """
     unreadable_folders: list[Path] = []
     empty_locations: list[IndexLocation] = []
@@ -250,7 +258,7 @@ def find_deletable(home: Path, report_unreadable: Callable[[Path], None]) -> Ite
         if status.reason:
             yield _create_index_item(location, status)
         else:
-            yield from _find_index_items(location, status.repository)
+            yield from _find_index_items(location, status.repository, report_busy)
     for location in empty_locations:
         size = maintenance.measure_disk_usage(location.folder)
         yield DeletableItem(
@@ -276,7 +284,9 @@ def _delete_index(location: IndexLocation) -> None:
         maintenance.delete_index_directory(location)
 
 
-def _find_index_items(location: IndexLocation, repository: Repository | None) -> Iterator[DeletableItem]:
+def _find_index_items(
+    location: IndexLocation, repository: Repository | None, report_busy: Callable[[str], None]
+) -> Iterator[DeletableItem]:
     leftovers = maintenance.find_leftover_files(location)
     if leftovers:
         names = ", ".join(path.name for path in leftovers)
@@ -287,6 +297,16 @@ def _find_index_items(location: IndexLocation, repository: Repository | None) ->
             maintenance.measure_disk_usage(*leftovers),
             partial(maintenance.delete_leftover_files, location),
         )
+    try:
+        if location.database.exists():
+            deadline = Deadline.for_index(location.folder, INDEX_WAIT_SECONDS)
+            with locks.acquire_index(location.folder, exclusive=False, deadline=deadline):
+                pass
+    except IndexBusy as error:
+        report_busy(f"The index of {location.path} is not checked. {error.message} {error.hint}")
+        return
+    except (LineageError, OSError):  # an index that cannot be read can have stale vectors
+        pass
     yield from _find_stale_vectors(location)
     if repository is not None and not _has_truncated_history(repository):
         yield from _find_unreachable_item(location, repository)

@@ -20,7 +20,7 @@ def find_location(repo: Repo, home: Path) -> IndexLocation:
 
 def find_items(home: Path) -> dict[ItemKind, list[DeletableItem]]:
     items_by_kind: dict[ItemKind, list[DeletableItem]] = {}
-    for item in find_deletable(home, lambda folder: pytest.fail(f"{folder} is unreadable")):
+    for item in find_deletable(home, lambda folder: pytest.fail(f"{folder} is unreadable"), pytest.fail):
         items_by_kind.setdefault(item.kind, []).append(item)
     return items_by_kind
 

@@ -15,9 +15,10 @@ import pytest
 
 from serve.cli.render import format_status_table
 from serve.cli.terminal import FAILED
+from serve.maintenance import gc
 from serve.maintenance.gc import NOTHING_TO_DELETE, ItemKind, check_repository
 from serve.repositories import list_repositories
-from stores import maintenance
+from stores import locks, maintenance
 from stores.index_location import LOCATION_FILE, ForeignFolder, IndexLocation, list_indexes
 from tests.repos import Repo
 from tests.serve import sample_index
@@ -234,3 +235,18 @@ def test_unreadable_index_directory(
     assert "Deleted 1 item" in output and not absent.exists() and folder.exists()
     assert f"warning: {folder} cannot be read. It is left out.\n" in errors
     assert "error: Not all index directories could be read.\n" in errors
+
+
+def test_an_index_in_use_is_named(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An index that another process holds is not checked, and a warning says so after a short wait."""
+    location = find_location(repo, home)
+    monkeypatch.setattr(gc, "INDEX_WAIT_SECONDS", 0.0)
+    with locks.acquire_index(location.folder, exclusive=True, deadline=locks.Deadline.after(0)):
+        delete_items(home)
+    output, errors = capfd.readouterr()
+    assert output == f"{NOTHING_TO_DELETE}\n"
+    assert errors.startswith(
+        f"warning: The index of {repo.path} is not checked. The index is still in use by "
+    )
