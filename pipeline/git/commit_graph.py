@@ -32,7 +32,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from pipeline.git.errors import UnreadableObject
+from pipeline.git.errors import UnreadableObject, UnsupportedRepository
 from pipeline.git.git_cli import (
     GitNotFound,
     GitProgram,
@@ -90,7 +90,7 @@ def refresh(repository: Repository, graph_dir: Path) -> None:
     A damaged graph is deleted. In a shallow clone git writes no graph and reports no error, so each index run tries
     again. Errors are ignored, because the graph affects only speed.
     """
-    with suppress(GitNotFound, UnreadableGitConfig, UnusableDirectory, OSError):
+    with suppress(GitNotFound, UnreadableGitConfig, UnsupportedRepository, UnusableDirectory, OSError):
         if _must_replace_graph(graph_dir):
             get_graph_file(graph_dir).unlink()
             (graph_dir / TIP_FILE).unlink(missing_ok=True)

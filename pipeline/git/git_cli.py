@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from pipeline import interrupts
-from pipeline.git.errors import build_blocking_file_error
+from pipeline.git.errors import UnsupportedRepository, build_blocking_file_error
 from stores.errors import LineageError
 
 Result = TypeVar("Result")
@@ -77,6 +77,10 @@ _MESSAGE_START: Final = re.compile(r"\s*^(?:fatal|error): ", re.MULTILINE)
 _REJECTED_SETTING: Final = re.compile(
     r"^fatal: (?:bad (?:\w+ )?config (?:file|line|value|variable) |failed to expand user dir in: )",
     re.MULTILINE,
+)
+# Matches git's message about `extensions.*` settings of a newer git. Each name is on a line of its own.
+_UNKNOWN_EXTENSION: Final = re.compile(
+    r"^fatal: unknown repository extensions? found:((?:\s+\S+)+)", re.MULTILINE
 )
 
 # Processes that `kill_running` kills.
@@ -272,8 +276,9 @@ class GitProcess:
     def wait(self, timeout_seconds: float | None = None) -> GitOutput:
         """Wait until git ends, and return its output.
 
-        Raises GitTimeout after `timeout_seconds`, RequestCancelled soon after the request is cancelled, and
-        UnreadableGitConfig if git rejects a setting. `timeout_seconds`: None for no limit.
+        Raises GitTimeout after `timeout_seconds`, RequestCancelled soon after the request is cancelled,
+        UnreadableGitConfig if git rejects a setting, and UnsupportedRepository if git is too old for the repository.
+        `timeout_seconds`: None for no limit.
         """
         deadline = time.monotonic() + (inf if timeout_seconds is None else timeout_seconds)
         while True:
@@ -288,6 +293,11 @@ class GitProcess:
         output = GitOutput(stdout, stderr.decode("utf-8", "replace").strip(), self.process.returncode)
         if output.exit_code and _REJECTED_SETTING.search(output.stderr):
             raise UnreadableGitConfig(output.stderr)
+        if output.exit_code and (match := _UNKNOWN_EXTENSION.search(output.stderr)):
+            raise UnsupportedRepository(
+                f"git is too old for this repository: it does not know the extension {', '.join(match[1].split())}.",
+                hint="Put a newer git on PATH.",
+            )
         return output
 
 

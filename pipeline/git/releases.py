@@ -19,6 +19,7 @@ from typing import Final, Generic, TypeVar
 
 from cachetools import LRUCache
 
+from pipeline.git.errors import UnsupportedRepository
 from pipeline.git.git_cli import GitOutput, GitProgram, GitTimeout, UnreadableGitConfig
 from pipeline.git.objects import EPOCH, parse_seconds
 from pipeline.git.repository import Repository
@@ -110,7 +111,7 @@ def _compute_releases(repository: Repository, git: GitProgram) -> Mapping[str, T
             if not readable_tags:
                 return {}
             dates_output = _read_dates(git, *(f"refs/tags/{name}" for name, _ in readable_tags))
-    except (GitTimeout, UnreadableGitConfig):
+    except (GitTimeout, UnreadableGitConfig, UnsupportedRepository):
         return None
     if names_output.exit_code or dates_output.exit_code:
         return None
@@ -157,7 +158,7 @@ def _compute_merges(git: GitProgram, head: str) -> Mapping[str, str] | None:
     arguments = ("rev-list", "--topo-order", "--parents", f"--max-count={MAX_COMMITS}", head)
     try:
         output = git.run(*arguments, timeout_seconds=TIMEOUT_SECONDS)
-    except (GitTimeout, UnreadableGitConfig):
+    except (GitTimeout, UnreadableGitConfig, UnsupportedRepository):
         return None
     if output.exit_code:
         return None

@@ -18,7 +18,7 @@ from pipeline.encoders import base
 from pipeline.encoders.base import create_bundled_encoder
 from pipeline.encoders.cross_encoder import ChangeText, CrossEncoder
 from pipeline.git import commit_graph, git_cli
-from pipeline.git.errors import REFETCH_COMMAND, DamagedRepository, UnreadableObject
+from pipeline.git.errors import REFETCH_COMMAND, DamagedRepository, UnreadableObject, UnsupportedRepository
 from pipeline.git.git_cli import GitNotFound, UnreadableGitConfig
 from pipeline.git.repository import Repository
 from pipeline.options import EncoderName
@@ -263,7 +263,7 @@ def check_repository(context: CheckContext) -> Iterator[CheckResult]:
         with suppress(GitNotFound):  # another check reports it
             # Like most git commands, it fails for a bad value of a setting, and for a file that would block git.
             commit_graph.create_git_program(repository).run("log", "--max-count=1", "--format=")
-    except (UnreadableObject, UnreadableGitConfig, DamagedRepository) as error:
+    except (UnreadableObject, UnreadableGitConfig, DamagedRepository, UnsupportedRepository) as error:
         yield report_problem("repository", error.message, error.hint)
         return
     yield _check_completeness(repository)

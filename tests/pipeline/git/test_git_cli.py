@@ -13,7 +13,7 @@ from threading import Event, Thread, Timer
 import pytest
 
 from pipeline.git import commit_graph, git_cli
-from pipeline.git.errors import DamagedRepository
+from pipeline.git.errors import DamagedRepository, UnsupportedRepository
 from pipeline.git.git_cli import (
     COMMANDS_WITHOUT_INDEX,
     GitNotFound,
@@ -167,6 +167,28 @@ def test_rejected_setting_is_an_error(repo: Repo, setting: str, reason: str) -> 
         list_range(opened, git, "HEAD")
     with git.start("blame", "HEAD", "--", "a.py") as process, pytest.raises(UnreadableGitConfig):
         process.wait()
+
+
+@pytest.mark.parametrize(
+    ("message", "names"),
+    [
+        ("unknown repository extension found:\\n\\trelativeworktrees", "relativeworktrees"),
+        ("unknown repository extensions found:\\n\\tone\\n\\ttwo", "one, two"),
+    ],
+)
+def test_extension_of_a_newer_git(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str, names: str
+) -> None:
+    """An extension that libgit2 knows, but the git program does not, is named. The commit-graph is not written."""
+    opened = open_repository(repo.path)
+    git = tmp_path / "git"
+    git.write_text(f"#!/bin/sh\nprintf 'fatal: {message}\\n' >&2\nexit 128\n")
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(UnsupportedRepository) as error:
+        list_range(opened, commit_graph.create_git_program(opened), "HEAD")
+    assert error.value.message.endswith(f"it does not know the extension {names}.")
+    commit_graph.refresh(opened, tmp_path / "graph")  # only speed depends on it
 
 
 def test_version_with_a_broken_user_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,6 +146,17 @@ def test_repository_of_another_user(repo: Repo, monkeypatch: pytest.MonkeyPatch)
     assert result.verdict is PROBLEM and "safe.directory" in result.remedy
 
 
+def test_interrupt_in_a_check_ends_the_command(repo: Repo) -> None:
+    """DuckDB reports Ctrl-C and termination signals as a RuntimeError. It is not a result of the check."""
+
+    def check(_: CheckContext) -> Iterator[CheckResult]:
+        yield report_problem("interrupted", "", "")
+        raise RuntimeError("Query interrupted") from KeyboardInterrupt()
+
+    with pytest.raises(RuntimeError, match="Query interrupted"):
+        run_checks(repo.path, {"interrupted": check})
+
+
 def test_failing_check_does_not_stop_others(repo: Repo) -> None:
     """An unexpected error becomes a result of its check; the other checks run."""
 
