@@ -217,7 +217,7 @@ def plan_removal(file: Path, repository: Repository) -> FileChange | None:
     if not file.is_file() or not is_inside_repository(repository, file):
         return None
     before = read_file(file) or b""
-    if not SECTION.is_in(before):
+    if not _has_section(file, before):
         return None
     backup = file.with_name(file.name + BACKUP_SUFFIX)
     if not _is_lineage_only(before) or file.is_symlink():
@@ -247,12 +247,17 @@ def _read_editable_hook(file: Path, repository: Repository) -> bytes | None:
     return read_file(file)
 
 
-def _insert_or_update_snippet(file: Path, text: bytes) -> bytes:
+def _has_section(file: Path, text: bytes) -> bool:
+    """Return whether the text of the hook has the section. Raise UnsupportedHook if its end marker is missing."""
     try:
-        if SECTION.is_in(text):
-            return SECTION.update_in(text, HOOK_SNIPPET)
+        return SECTION.is_in(text)
     except SectionMarkerError as error:
         raise UnsupportedHook(f"{file}: {error.message}", hint=error.hint) from error
+
+
+def _insert_or_update_snippet(file: Path, text: bytes) -> bytes:
+    if _has_section(file, text):
+        return SECTION.update_in(text, HOOK_SNIPPET)
     first_line, _, _ = text.partition(b"\n")
     if not text.startswith(b"#!"):
         _check_not_binary(file, text)

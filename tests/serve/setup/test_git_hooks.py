@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from serve.errors import BadRequest
-from serve.setup.file_edit import FileAccessError, SectionMarkerError
+from serve.setup.file_edit import FileAccessError
 from serve.setup.git_hooks import (
     HOOK_NAMES,
     HOOK_SNIPPET,
@@ -174,10 +174,12 @@ def test_force_replaces_a_broken_snippet(repo: Repo, hooks: Path) -> None:
 
 
 def test_remove_fails_without_end_marker(repo: Repo, hooks: Path) -> None:
-    """--remove changes nothing if the end marker is missing."""
-    write_hook(hooks, HOOK_SNIPPET[:60] + b"\nmine\n")
-    with pytest.raises(SectionMarkerError):
+    """--remove changes nothing if the end marker is missing, and names the hook."""
+    initialize(repo.path, INIT)
+    file = write_hook(hooks, HOOK_SNIPPET[:60] + b"\nmine\n", "post-merge")
+    with pytest.raises(UnsupportedHook, match=rf"^{file}: The line .* is not followed by"):
         initialize(repo.path, REMOVE)
+    assert (hooks / "post-commit").read_bytes() == LINEAGE_HOOK
 
 
 def test_other_unsupported_hooks_are_skipped(repo: Repo, hooks: Path) -> None:
