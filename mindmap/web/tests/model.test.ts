@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { escapeHiddenCharacters, isolateBidi, parseJsonAndIsolateTexts } from "../src/api/bidi";
-import { buildViewerCommand } from "../src/api/client";
-import { reconcileMap } from "../src/model/changes";
+import { buildViewerCommand, escapeHiddenCharacters, isolateBidi, parseJsonAndIsolateTexts } from "../src/api/client";
 import { describeEntry, findMentions, groupEntries, hasSeveralAuthors } from "../src/model/activity";
-import { findActiveTask, computeProgress, listOpenQuestions } from "../src/model/progress";
-import { buildRelations, findCrossLinks, findRelated, findNodesWithFile } from "../src/model/relations";
-import { parseQuery, findNodes } from "../src/model/search";
+import { reconcileMap } from "../src/model/changes";
+import { computeProgress, findActiveTask, listOpenQuestions } from "../src/model/progress";
+import { buildRelations, findCrossLinks, findNodesWithFile, findRelated } from "../src/model/relations";
+import { findNodes, parseQuery } from "../src/model/search";
 import { buildTree, findModelNodeIds, walkTree } from "../src/model/tree";
 import { CHANGE_KINDS } from "../src/model/vocabulary";
 import { createMap } from "./maps";

@@ -1,19 +1,9 @@
 // Layout of a map. Children are stacked below their parent, indented. Where a branch is too tall for the window, its
 // children stand side by side in columns; the branches of the root usually do.
 
-import type { Branch } from "../model/tree";
-import { walkTree } from "../model/tree";
+import { type Branch, walkTree } from "../model/tree";
 import type { Card } from "./card";
-
-export interface Size {
-  width: number;
-  height: number;
-}
-
-export interface Box extends Size {
-  x: number;
-  y: number;
-}
+import { type Box, type Size, GRID, uniteBoxes } from "./geometry";
 
 /** Card with its position. */
 export interface PlacedCard extends Box {
@@ -40,8 +30,6 @@ export interface Layout {
 /** Smallest scale at which the page opens a map. Text of 12 pixels, the smallest on cards, is 11 pixels high at this scale. */
 export const OPENING_SCALE = 0.92;
 
-// All sizes are multiples of this grid, on which links are routed: a gap has room for at least one line.
-export const GRID = 6;
 // Space between cards, between the branches of the root, between columns (with room for links and the connector), and
 // between a parent and its columns (`lane`).
 const GAP = { cards: 12, branches: 18, columns: 24, lane: 30 } as const;
@@ -215,28 +203,3 @@ function createConnector(parent: Box, children: Box[]): Connector {
   const elbows = children.map(({ x, y, height }) => `M${side} ${y + height / 2 - r}q0 ${r} ${r} ${r}H${x}`).join("");
   return { path: `M${from} ${bottom}${across}V${end - r}${elbows}`, box: { x: from, y: bottom, width: last.x - from, height: end - bottom } };
 }
-
-export function uniteBoxes(a: Box, b: Box): Box {
-  const x = Math.min(a.x, b.x);
-  const y = Math.min(a.y, b.y);
-  return {
-    x,
-    y,
-    width: Math.max(a.x + a.width, b.x + b.width) - x,
-    height: Math.max(a.y + a.height, b.y + b.height) - y,
-  };
-}
-
-export const growBox = ({ x, y, width, height }: Box, margin: number): Box => ({ x: x - margin, y: y - margin, width: width + 2 * margin, height: height + 2 * margin });
-
-export const contains = (outer: Box, inner: Box): boolean =>
-  outer.x <= inner.x &&
-  outer.y <= inner.y &&
-  outer.x + outer.width >= inner.x + inner.width &&
-  outer.y + outer.height >= inner.y + inner.height;
-
-export const intersects = (a: Box, b: Box): boolean =>
-  a.x < b.x + b.width &&
-  b.x < a.x + a.width &&
-  a.y < b.y + b.height &&
-  b.y < a.y + a.height;

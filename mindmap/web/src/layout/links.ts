@@ -1,9 +1,10 @@
 // Routes of links between cards. A link to a collapsed node ends at the card that shows it.
 
 import type { Link } from "../api/types";
-import { type Box, GRID, type Layout, growBox, uniteBoxes } from "./layout";
-import { type Position, Router, findMiddle } from "./router";
-import { type Measure, truncateText } from "./text";
+import { type Measure, truncateText } from "./card";
+import { type Box, GRID, growBox, uniteBoxes } from "./geometry";
+import type { Layout } from "./layout";
+import { type Position, findMiddle, Router } from "./router";
 
 export interface LinkGeometry {
   path: string;
@@ -23,6 +24,16 @@ export interface LinkRoute extends LinkGeometry {
   to: string;
   style: string;
   label: string;
+}
+
+/** What a pane shows: the positions of the cards and links of its part of the map. */
+export interface Drawing {
+  layout: Layout;
+  routes: LinkRoute[];
+  /** Everything that the routes depend on, as one text. While it stays equal, they need not be computed again. */
+  routesKey: string;
+  /** Node id -> id of the card that shows the node: its own card, or the card under which it is collapsed. */
+  visibleIdOf: Map<string, string>;
 }
 
 const ARROW_LENGTH = 8;

@@ -3,7 +3,7 @@
 // A route is the cheapest path along the grid (A*). Each step costs 1; a turn, and a point that another route uses, cost
 // more. Points are numbered row by row. A search state is a point and the direction of the last step.
 
-import { type Box, GRID, growBox, intersects } from "./layout";
+import { type Box, GRID, growBox, intersects } from "./geometry";
 
 /** Position in pixels: x and y. */
 export type Position = [number, number];

@@ -2,12 +2,10 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { type ApiError, NO_SUCH_MAP, buildViewerCommand } from "../api/client";
+import { type ApiError, buildViewerCommand, NO_SUCH_MAP } from "../api/client";
 import { notify, refresh } from "../state/actions";
-import { app } from "../state/app";
-import { formatRoute } from "../state/route";
-import { useSelector } from "../state/store";
-import { ToolButton } from "./icon";
+import { app, formatRoute, useSelector } from "../state/app";
+import { ToolButton } from "./widgets";
 
 /** Text with `code` in backquotes. */
 export const TextWithCode = ({ text }: { text: string }) => <>{text.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}</>;

@@ -2,7 +2,8 @@
 
 import { select } from "d3-selection";
 import { type ZoomTransform, zoom, zoomIdentity } from "d3-zoom";
-import { type Box, OPENING_SCALE, type Size, computeScale } from "../layout/layout";
+import type { Box, Size } from "../layout/geometry";
+import { computeScale, OPENING_SCALE } from "../layout/layout";
 
 // Below this scale, text on cards is too small to read.
 export const MIN_TEXT_SCALE = 0.4;

@@ -5,13 +5,14 @@
 // slices. At rest everything is redrawn sharply.
 
 import type { ZoomTransform } from "d3-zoom";
-import type { Drawing } from "../layout/drawing";
-import { type Box, type Layout, type PlacedCard, type Size, OPENING_SCALE, contains, intersects, fitsAtOpeningScale } from "../layout/layout";
-import type { Measure } from "../layout/text";
-import { Backdrop } from "./backdrop";
+import type { Measure } from "../layout/card";
+import { type Box, type Size, computeCentre, computeDistance, contains, intersects } from "../layout/geometry";
+import { type Layout, type PlacedCard, fitsAtOpeningScale, OPENING_SCALE } from "../layout/layout";
+import type { Drawing } from "../layout/links";
 import { Camera } from "./camera";
-import { type Highlight, HighlightStyles, NO_HIGHLIGHT, isSameHighlight } from "./highlights";
-import { Surface, computeDistance, computeCentre } from "./surface";
+import { Backdrop } from "./canvas";
+import { type Highlight, HighlightStyles, isSameHighlight, NO_HIGHLIGHT } from "./highlights";
+import { Surface } from "./surface";
 
 /** Reactions to clicks, hovering and moves. `id` is null outside the cards. */
 export interface SceneCallbacks {

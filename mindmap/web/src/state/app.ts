@@ -1,20 +1,108 @@
-// State of the page.
+// State of the page, the values that are computed from it, and the route in the URL.
 
+import { useLayoutEffect, useReducer, useRef } from "preact/hooks";
 import type { ApiError, Problem } from "../api/client";
 import type { Link, Mindmap, SessionSummary } from "../api/types";
 import { findMentions } from "../model/activity";
 import type { NodeChanges } from "../model/changes";
-import { memoizeByObject, memoizeLast } from "../model/memoize";
 import { type Relations, buildRelations, findCrossLinks, findNodesWithFile, findRelated } from "../model/relations";
-import { parseQuery, findNodes, isEmptyQuery } from "../model/search";
-import { findModelNodeIds } from "../model/tree";
-import type { Route, View } from "./route";
-import { Store } from "./store";
+import { findNodes, isEmptyQuery, parseQuery } from "../model/search";
+import { findModelNodeIds, memoizeByObject } from "../model/tree";
+
+// ---- route in the URL fragment: #/ for the sessions, #/map/ID/node/NODE?view=plan for a node of a map in a view
+
+export type View = "map" | "plan" | "model" | "both";
+export const VIEWS: readonly View[] = ["both", "map", "plan", "model"];
+
+export interface Route {
+  map: string | null;
+  node: string | null;
+  /** Null if the URL names no view; the page then shows a view that suits the map and the window. */
+  view: View | null;
+}
+
+export function parseRoute(hash: string): Route {
+  const [path = "", query = ""] = hash.replace(/^#/u, "").split("?");
+  const parts = path.split("/").filter(Boolean).map(decodePart);
+  const view = new URLSearchParams(query).get("view") as View | null;
+  return {
+    map: parts[0] === "map" && parts[1] ? parts[1] : null,
+    node: parts[2] === "node" && parts[3] ? parts[3] : null,
+    view: view && VIEWS.includes(view) ? view : null,
+  };
+}
+
+export function formatRoute({ map, node, view }: Route): string {
+  if (!map) return "#/";
+  const nodePart = node ? `/node/${encodeURIComponent(node)}` : "";
+  return `#/map/${encodeURIComponent(map)}${nodePart}${view ? `?view=${view}` : ""}`;
+}
+
+function decodePart(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch (error) {
+    if (error instanceof URIError) return part;
+    throw error;
+  }
+}
+
+// ---- store
+
+class Store<State extends object> {
+  private readonly listeners = new Set<() => void>();
+
+  constructor(private state: State) {}
+
+  get(): State {
+    return this.state;
+  }
+
+  set(changes: Partial<State>): void {
+    this.state = { ...this.state, ...changes };
+    for (const listener of [...this.listeners]) listener();
+  }
+
+  subscribe(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+}
+
+/** Hook that returns a selected value and re-renders the component when it changes. */
+export function useSelector<State extends object, Selected>(
+  store: Store<State>,
+  selector: (state: State) => Selected,
+): Selected {
+  const [, rerender] = useReducer((count: number) => count + 1, 0);
+  const selected = selector(store.get());
+  const latest = useRef({ selected, selector });
+  latest.current = { selected, selector };
+  useLayoutEffect(() => {
+    const rerenderIfChanged = (): void => {
+      if (!Object.is(latest.current.selector(store.get()), latest.current.selected)) rerender(undefined as never);
+    };
+    rerenderIfChanged(); // changes between rendering and subscribing
+    return store.subscribe(rerenderIfChanged);
+  }, [store]);
+  return selected;
+}
+
+/** Returns a function that caches its last result, because most changes of the state leave its arguments the same. */
+function memoizeLast<Arguments extends unknown[], Value>(compute: (...values: Arguments) => Value): (...values: Arguments) => Value {
+  let cached: { values: Arguments; value: Value } | null = null;
+  return (...values) => {
+    if (!cached || cached.values.some((value, index) => !Object.is(value, values[index]))) cached = { values, value: compute(...values) };
+    return cached.value;
+  };
+}
+
+// ---- state
 
 export type Connection = "connecting" | "live" | "offline";
 export type Theme = "system" | "light" | "dark";
 export type Tab = "node" | "files" | "activity";
-export type Dialog = "help" | null;
+type Dialog = "help" | null;
 
 export interface AppState {
   route: Route;

@@ -1,9 +1,8 @@
 // Collapsing of branches.
 
 import type { Mindmap } from "../api/types";
-import { memoizeByObject } from "../model/memoize";
 import { computeProgress, findActiveTask, isDone } from "../model/progress";
-import { type Branch, findAncestors, getStatus, getTree } from "../model/tree";
+import { type Branch, findAncestors, getStatus, getTree, memoizeByObject } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
 
 const ACTIVE_STATUSES = new Set(["in_progress", "blocked"]);

@@ -1,7 +1,9 @@
 // What the browser stores for the page: the theme, and for each tab and map what the user has not seen yet.
 
 import type { ChangeKind } from "../model/changes";
+import { clearColourCache } from "../render/canvas";
 import { type AppState, type Theme, app } from "./app";
+import { panes } from "./panes";
 
 // Another format of the stored values needs other keys. This is the key of the theme in the local storage.
 const THEME_KEY = "mindmap-theme";
@@ -33,7 +35,7 @@ function tryAccess<Result>(access: () => Result): Result | null {
 }
 
 export const loadTheme = (): Theme => THEMES.find((theme) => theme === tryAccess(() => localStorage.getItem(THEME_KEY))) ?? "system";
-export const storeTheme = (theme: Theme): void => void tryAccess(() => localStorage.setItem(THEME_KEY, theme));
+const storeTheme = (theme: Theme): void => void tryAccess(() => localStorage.setItem(THEME_KEY, theme));
 
 /** Returns what the tab has stored about a map; nothing for the list of all maps. */
 export function loadTabState(map: string | null): TabState {
@@ -53,4 +55,24 @@ export function watchTabState(): void {
     const tabState: StoredTabState = { unseen: [...unseen], lookedAt: unseenSince, lastUpdate, dismissedQuestions: [...dismissedQuestions] };
     tryAccess(() => sessionStorage.setItem(TAB_STATE_PREFIX + route.map, JSON.stringify(tabState)));
   });
+}
+
+// ---- light or dark theme
+
+const NEXT_THEME: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
+export const getNextTheme = (): Theme => NEXT_THEME[app.get().theme];
+export const switchTheme = (): void => setTheme(getNextTheme());
+
+export function setTheme(theme: Theme): void {
+  app.set({ theme });
+  if (theme === "system") delete document.documentElement.dataset["theme"];
+  else document.documentElement.dataset["theme"] = theme;
+  repaint();
+  storeTheme(theme);
+}
+
+/** Repaints the canvases after a switch between light and dark. */
+export function repaint(): void {
+  clearColourCache();
+  for (const { repaint: repaintPane } of panes.values()) repaintPane();
 }
