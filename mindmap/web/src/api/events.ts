@@ -10,7 +10,7 @@ export type ServerEvent = { type: "connected" } | { type: "mindmap_updated"; id:
 // EventSource never retries after an HTTP error, but a restarting viewer may be back soon.
 const RECONNECT_MS = 2_000;
 
-/** Subscribes to the stream; the returned function ends it. `onDisconnect` is called whenever the connection is lost. */
+/** Subscribes this tab to the stream; the returned function ends it. Calls `onDisconnect` whenever the connection is lost. */
 function subscribe(onEvent: (event: ServerEvent) => void, onDisconnect: () => void): () => void {
   let source: EventSource | null = null;
   let timer = 0;
@@ -67,10 +67,15 @@ const PING_INTERVAL_MS = 3_000;
 // A follower without an answer to a ping steals the lock after this time. An unnecessary steal costs one request.
 const PING_TIMEOUT_MS = 2_000;
 
+/** Event that a leader broadcasts. `lost`: the connection to the viewer is lost. */
 type StreamEvent = ServerEvent | { type: "lost" };
+/**
+ * Message between tabs. A follower sends `join` to get the last state of the connection, and `ping`, which a leader
+ * answers with `pong`.
+ */
 type TabMessage = StreamEvent | { type: "join" } | { type: "ping" } | { type: "pong" };
 
-/** Subscribes for as long as the page is open. `onDisconnect` is called whenever the connection is lost. */
+/** Subscribes for as long as the page is open. Calls `onDisconnect` whenever the connection is lost. */
 export function subscribeShared(onEvent: (event: ServerEvent) => void, onDisconnect: () => void): void {
   const listenAlone = (): void => void subscribe(onEvent, onDisconnect);
   const listenShared = (): void => void new SharedStreamTab((event) => (event.type === "lost" ? onDisconnect() : onEvent(event))).start();
@@ -110,7 +115,7 @@ class SharedStreamTab {
       });
     } catch (error) {
       if (!stop) throw error;
-      this.stopLeading(stop);
+      this.stopLeading(stop); // another tab has stolen the lock
     }
   }
 
@@ -139,8 +144,7 @@ class SharedStreamTab {
 
   private handleAsLeader(message: TabMessage): void {
     if (message.type === "ping") this.send({ type: "pong" });
-    // The answer reaches all followers, not only the new one. `connected` makes them reload once more, which is
-    // harmless.
+    // The answer reaches all followers, not only the new one. `connected` makes them reload once more, which is harmless.
     if (message.type === "join" && this.lastState) this.send(this.lastState);
   }
 

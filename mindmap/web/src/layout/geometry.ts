@@ -13,6 +13,7 @@ export interface Box extends Size {
 // All sizes are multiples of this grid, on which links are routed: a gap has room for at least one line.
 export const GRID = 6;
 
+/** Returns the smallest box that contains two boxes. */
 export function uniteBoxes(a: Box, b: Box): Box {
   const x = Math.min(a.x, b.x);
   const y = Math.min(a.y, b.y);
@@ -24,6 +25,7 @@ export function uniteBoxes(a: Box, b: Box): Box {
   };
 }
 
+/** Returns a box with a margin on each side. */
 export const growBox = ({ x, y, width, height }: Box, margin: number): Box => ({ x: x - margin, y: y - margin, width: width + 2 * margin, height: height + 2 * margin });
 
 export const contains = (outer: Box, inner: Box): boolean =>
@@ -40,6 +42,7 @@ export const intersects = (a: Box, b: Box): boolean =>
 
 export const computeCentre = ({ x, y, width, height }: Box): { x: number; y: number } => ({ x: x + width / 2, y: y + height / 2 });
 
+/** Returns the distance of a box's centre from a point. */
 export const computeDistance = (box: Box, from: { x: number; y: number }): number => {
   const { x, y } = computeCentre(box);
   return Math.hypot(x - from.x, y - from.y);

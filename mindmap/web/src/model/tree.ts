@@ -83,6 +83,8 @@ export function findAncestors(map: Mindmap, id: string): MapNode[] {
   return nodes;
 }
 
+// ---- cache of values that are computed from a map or node
+
 /** Returns a function that caches its result for each object. */
 export function memoizeByObject<Key extends object, Value>(compute: (key: Key) => Value): (key: Key) => Value {
   const cache = new WeakMap<Key, Value>();

@@ -7,14 +7,14 @@ import { showLogEntry, stepThroughLog } from "../state/actions";
 import { app, getRelations, useSelector } from "../state/app";
 import { NodeButton, NodeIcon, Time, ToolButton, ToolIcon } from "./widgets";
 
-// ---- list, newest first; bursts of entries are groups that open to their entries and nodes
+// ---- list, newest first. A burst of entries is a group that opens to its entries or nodes.
 
 export function ActivityLog() {
   const map = useSelector(app, (state) => state.map)!;
   return <LogEntries map={map} entries={map.activityLog.map((entry, index) => ({ entry, index }))} />;
 }
 
-/** List of entries; in the list about a node, its name is not repeated. */
+/** List of log entries. `about`: id of the node whose name the entries do not repeat. */
 export function LogEntries({ map, entries, about }: { map: Mindmap; entries: LogEntry[]; about?: string }) {
   const list = useRef<HTMLOListElement>(null);
   useLayoutEffect(() => list.current!.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), []);
@@ -46,6 +46,7 @@ function Entry({ map, group, about }: GroupProps) {
   );
 }
 
+/** Burst that opens to its entries, or single entry that opens to its nodes. */
 function Group({ map, group, about }: GroupProps) {
   const { entries, nodes } = group;
   return (
@@ -110,8 +111,9 @@ function EntryIcon({ text: { kind, status } }: { text: EntryText }) {
   return TYPES[kind] ? <NodeIcon type={TYPES[kind]} status={null} /> : <ToolIcon name={TOOLS[kind]!} />;
 }
 
-// ---- bar that steps through the log; the map stays as it is now
+// ---- bar
 
+/** Bar that steps through the log. The map keeps its current state. */
 export function LogBar() {
   const map = useSelector(app, (state) => state.map)!;
   const logIndex = useSelector(app, (state) => state.logIndex);

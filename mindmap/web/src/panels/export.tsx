@@ -74,11 +74,12 @@ function download(text: string, name: string, type: string): void {
   window.setTimeout(() => URL.revokeObjectURL(link.href), 10_000); // by then the browser has read the data
 }
 
-// ---- SVG file with every card in full detail and the current colours
+// ---- SVG file
 
 const PICTURE_MARGIN = 32;
 const PLACEHOLDER_POSITION = { level: 1, position: 1, count: 1 };
 
+/** Returns a standalone SVG file of the drawings, with every card in full detail and the current colours. */
 function exportSvg(drawings: Drawing[], title: string): string {
   let left = 0;
   const groups = drawings.map((drawing, number) => {

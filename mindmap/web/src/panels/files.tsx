@@ -94,8 +94,9 @@ const FileDetails = ({ map, file }: { map: Mindmap; file: FileTouches }) => (
   </ul>
 );
 
-// ---- file touched by a node: action, lines, changes, symbols and lineage
+// ---- file of a node
 
+/** File touched by a node: action, lines, changes, symbols and lineage. */
 export function FileTouchView({ map, touch }: { map: Mindmap; touch: FileTouch }) {
   const isSelected = useSelector(app, (state) => state.file === touch.path);
   return (
@@ -177,11 +178,12 @@ function FilePath({ path }: { path: string }) {
   );
 }
 
-// ---- lineage: the commits that last changed the lines of a file, each with its message and diff
+// ---- lineage
 
+/** State of a started request: running, answered or failed. */
 type Lookup<Result> = "loading" | Result | ApiError;
 
-/** Returns the result of a request, null before it, and a function that starts the request or drops its result. */
+/** Returns the state of a request, null before its start, and a function that starts the request or drops its result. */
 function useLookup<Result>(load: (signal: AbortSignal) => Promise<Result>): [Lookup<Result> | null, () => void] {
   const [lookup, setLookup] = useState<Lookup<Result> | null>(null);
   const request = useRef<AbortController | null>(null);
@@ -204,6 +206,7 @@ function useLookup<Result>(load: (signal: AbortSignal) => Promise<Result>): [Loo
   return [lookup, toggle];
 }
 
+/** Button that shows the commits that last changed the touched lines, each with its message and diff. */
 function LineageButton({ mindmap, touch }: { mindmap: string; touch: FileTouch }) {
   const [lookup, toggle] = useLookup((signal) => fetchLineage(mindmap, touch.path, touch.lines ?? "", signal));
   return (

@@ -13,7 +13,7 @@ export const TextWithCode = ({ text }: { text: string }) => <>{text.split("`").m
 // Maximum number of sessions to offer; the page of all sessions has the others.
 const MAX_SESSIONS = 3;
 
-/** What to do after a failure: start the viewer again, open another map, or what the server says. */
+/** What to do after a failure: start the viewer again, open another map, or follow the server's hint. */
 export function Remedy({ failure: { status, hint, code } }: { failure: ApiError }) {
   const dataDir = useSelector(app, (state) => state.dataDir);
   const defaultDataDir = useSelector(app, (state) => state.defaultDataDir);

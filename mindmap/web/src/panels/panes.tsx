@@ -109,7 +109,7 @@ function Pane({ part, hasControls }: { part: MapPart; hasControls: boolean }) {
   );
 }
 
-/** Returns the nodes to keep in view, the most important last: the path to the selected node, or else to the active task; then added nodes. */
+/** Returns the nodes to keep in view, the most important last: the path to the selected node, or else to the active task, and then the added nodes. */
 function listFocus({ map, route, recentChanges }: AppState): string[] {
   const id = route.node ?? findActiveTask(map!);
   const path = id ? [...findAncestors(map!, id).reverse().map((node) => node.id), id] : [];
@@ -129,7 +129,7 @@ function buildHighlight(state: AppState) {
   };
 }
 
-// ---- toolbar: zoom, expand and collapse
+// ---- toolbar
 
 const Controls = () => (
   <div class="controls" role="toolbar" aria-label="View">
@@ -142,22 +142,23 @@ const Controls = () => (
   </div>
 );
 
-// ---- links of the hovered or selected node to the other pane, drawn across the divider
+// ---- links between the panes
 
 // Grid step of the routes, and their distance from cards, in pixels of the screen. They are smaller than in the layout,
 // because the panes may be zoomed out.
-const STEP = 4;
-const MARGIN = 3;
+const ROUTE_STEP = 4;
+const ROUTE_MARGIN = 3;
 // Links to a card outside the view of its pane end in a strip of this many pixels at the edge of the pane.
 const EDGE_STRIP = 8;
 // Time from the last move of the view until the links are drawn again.
 const REDRAW_MS = 80;
 
+/** Links of the hovered or selected node to the other pane, drawn across the divider. */
 function CrossLinks() {
   const svg = useRef<SVGSVGElement>(null);
   useLayoutEffect(() => {
     let timer = 0;
-    let drawnFor: unknown[] = [];
+    let lastInputs: unknown[] = [];
     const draw = (): void => svg.current!.replaceChildren(...createElements(app.get(), svg.current!));
     const redrawLater = (): void => {
       svg.current!.replaceChildren();
@@ -167,8 +168,8 @@ function CrossLinks() {
     const update = (): void => {
       const { map, collapsed, hovered, route } = app.get();
       const inputs = [map, collapsed, hovered ?? route.node];
-      if (inputs.every((input, index) => input === drawnFor[index])) return;
-      drawnFor = inputs;
+      if (inputs.every((input, index) => input === lastInputs[index])) return;
+      lastInputs = inputs;
       redrawLater();
     };
     viewListeners.add(redrawLater);
@@ -193,7 +194,7 @@ function CrossLinks() {
   );
 }
 
-/** Repeats an event of a link on what is below it, because links only react to the pointer being over them. */
+/** Dispatches an event of a link again on the element below it, because links react only to hovering. */
 function forwardToPane(event: MouseEvent): void {
   const links = event.currentTarget as SVGSVGElement;
   const below = document.elementsFromPoint(event.clientX, event.clientY).find((element) => !links.contains(element));
@@ -232,7 +233,7 @@ function createElements({ map, hovered, route }: AppState, svg: SVGSVGElement): 
   });
   const top = Math.min(...handles.map(({ scene }) => scene.getScreenBox(origin).y));
   const area = { x: 0, y: top, width: origin.width, height: origin.height - top };
-  const geometries = routeBetween(ends, listObstacles(handles, origin), area, measure, STEP, MARGIN);
+  const geometries = routeBetween(ends, listObstacles(handles, origin), area, measure, ROUTE_STEP, ROUTE_MARGIN);
   const elements = ends.map(({ boxes: _boxes, ...end }, index) => createLinkElements({ ...end, style: getLinkStyle(end.links[0]!), ...geometries[index]! }));
   for (const { line, label } of elements) for (const part of [line, label]) part?.classList.add("hot");
   return [...elements.map(({ line }) => line), ...elements.flatMap(({ label }) => label ?? [])];

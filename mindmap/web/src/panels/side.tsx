@@ -59,18 +59,18 @@ function onTabKey(event: KeyboardEvent): void {
   event.stopPropagation();
 }
 
-// ---- minimaps, each with a rectangle (the viewport) around the visible part; dragging moves the view
+// ---- minimaps
 
-// Pixels, as in the style sheet.
+// Sizes in pixels, as in the style sheet.
 const MINIMAP_WIDTH = 168;
 const MINIMAP_HEIGHT = 112;
 const MINIMAP_MARGIN = 6;
 // Pixels of the canvas for each pixel of the page, for sharp edges on dense screens.
 const CANVAS_SCALE = 2;
-// Interval of updates. A new viewport size causes a page layout, which takes a fifth of an animation frame during a gesture.
+// Interval of updates. Each new size of the viewport causes a page layout, which takes a fifth of an animation frame.
 const VIEWPORT_UPDATE_MS = 60;
 
-/** Minimaps of the panes, in the side panel, so that they cover no cards; each is hidden while its pane shows all cards. */
+/** Minimaps of the panes. They are in the side panel, so that they cover no cards. */
 function Minimaps() {
   const view = useSelector(app, getCurrentView);
   const mapId = useSelector(app, (state) => state.map?.id);
@@ -83,6 +83,7 @@ function Minimaps() {
   );
 }
 
+/** Minimap with a rectangle (the viewport) around the visible part; dragging moves the view. Hidden while its pane shows all cards. */
 function Minimap({ part }: { part: MapPart }) {
   const container = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);

@@ -6,16 +6,11 @@ import type { MapNode } from "../api/types";
 import { type Progress, computePercent } from "../model/progress";
 import { getStatus } from "../model/tree";
 import { getGlyphAndLabel } from "../model/vocabulary";
-import { getIcon, TOOL_ICONS } from "../render/svg";
+import { type Icon, getIcon, TOOL_ICONS } from "../render/svg";
 import { select } from "../state/actions";
 import { app } from "../state/app";
 
-interface IconPaths {
-  line?: string;
-  solid?: string;
-}
-
-const IconSvg = ({ icon, name }: { icon: IconPaths; name: string }) => (
+const IconSvg = ({ icon, name }: { icon: Icon; name: string }) => (
   <svg class={`glyph ${name}`} viewBox="0 0 16 16" aria-hidden="true" focusable="false">
     {icon.line && <path class="line" d={icon.line} />}
     {icon.solid && <path class="solid" d={icon.solid} />}
@@ -117,6 +112,7 @@ export function NodeButton({ node }: { node: MapNode }) {
 
 // ---- menu
 
+/** Button with a popup that closes on Escape and on focus or a click outside. `badge`: number on the button. */
 export function Menu({ icon, label, badge, text, children }: { icon: string; label: string; badge?: number; text?: string; children: (close: () => void) => ComponentChildren }) {
   const [isOpen, setOpen] = useState(false);
   const root = useRef<HTMLDivElement>(null);
@@ -165,10 +161,11 @@ export function Menu({ icon, label, badge, text, children }: { icon: string; lab
   );
 }
 
-// ---- relative time that updates itself
+// ---- times
 
 const UPDATE_MS = 20_000;
 
+/** Relative time, such as `3 minutes ago`, that updates itself. */
 export function Time({ at }: { at: string }) {
   const [, setTick] = useState(0);
   useEffect(() => {
@@ -192,7 +189,7 @@ const UNITS: [number, string][] = [
   [Infinity, "year"],
 ];
 
-/** Formats a timestamp such as `3 minutes ago`; an invalid one is returned unchanged. */
+/** Formats the age of a timestamp, such as `3 minutes ago`; returns an invalid timestamp unchanged. */
 function formatAge(timestamp: string, now = Date.now()): string {
   const then = Date.parse(timestamp);
   if (Number.isNaN(then)) return timestamp;

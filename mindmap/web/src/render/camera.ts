@@ -87,8 +87,8 @@ export class Camera {
   }
 
   /**
-   * Shows a box at OPENING_SCALE or larger. If the box does not fit, shows its upper left part, or as far from there as
-   * needed to show the `focus` boxes, of which the last has priority.
+   * Shows a box at OPENING_SCALE or larger. If the box does not fit, shows its upper left part, moved as far as needed to
+   * show the `focus` boxes. The last of these boxes has priority.
    */
   fitAtOpeningScale(box: Box, focus: Box[], isAnimated: boolean): void {
     const { width, height } = this.availableSize;
@@ -140,7 +140,7 @@ export class Camera {
   }
 
   private setTransform(transform: ZoomTransform, isAnimated: boolean): void {
-    // The view is already there, or a running animation leads there; an instant move ends that animation, though.
+    // Nothing to do if the view is or soon will be there. An instant move still ends an animation that leads there.
     if (isSameView(transform, this.animation?.to ?? this.transform) && (isAnimated || !this.animation)) return;
     const isInstant = !isAnimated || document.hidden || matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.animation = null;

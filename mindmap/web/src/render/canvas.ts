@@ -1,4 +1,4 @@
-// Backdrop of a pane, and the colours of the style sheet for canvases and exported files.
+// Backdrop of a pane, and the style sheet's colours for canvases and exported files.
 
 import type { MapNode } from "../api/types";
 import type { Box } from "../layout/geometry";
@@ -8,7 +8,7 @@ import { getStatus, isModelNode } from "../model/tree";
 
 let colourByProperty = new Map<string, string>();
 
-/** Returns the current value of a custom property, in the light or dark theme. */
+/** Returns the current value of a CSS custom property with a colour, in the light or dark theme. */
 export function resolveColour(name: string): string {
   let value = colourByProperty.get(name);
   if (value === undefined) colourByProperty.set(name, (value = computeColour(name)));
@@ -34,10 +34,12 @@ export function getColourProperty(node: MapNode): string {
   return status ? `--mark-${status.replace(/_/gu, "-")}` : isModelNode(node) ? "--mark-model" : "--mark-plain";
 }
 
-// The canvas takes four bytes per pixel: six megabytes.
+// Maximum size of the backdrop's canvas. A pixel takes four bytes, so this is six megabytes.
 const MAX_PIXELS = 1_500_000;
+// Maximum scale of the backdrop. A low resolution is enough, because it is shown only until cards are drawn.
 const MAX_SCALE = 0.5;
 
+/** Low-resolution picture of the map behind the drawing, which is visible until newly uncovered cards are drawn. */
 export class Backdrop {
   readonly canvas = document.createElement("canvas");
   private bounds: Box | null = null;

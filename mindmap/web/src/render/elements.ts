@@ -17,6 +17,7 @@ export interface TreePosition {
   count: number;
 }
 
+/** Returns the element of a card. `prefix`: start of its `id` attribute, which differs from pane to pane. */
 export function createCardElement(placedCard: PlacedCard, prefix: string, treePosition: TreePosition): SVGGElement {
   const { card, branch } = placedCard;
   const { node } = branch;
@@ -57,7 +58,7 @@ function createIcon({ line, solid }: Icon, x: number, y: number, name: string): 
   );
 }
 
-// Some shapes have a point on the right.
+// Space to the right of the text about files, because some shapes have a point there.
 const FILES_MARGIN = 16;
 
 function createTexts(card: Card): SVGTextElement[] {

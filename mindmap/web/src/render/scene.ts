@@ -1,4 +1,4 @@
-// Interactive drawing of one pane.
+// Interactive rendering of one pane.
 //
 // Drawing takes tens of milliseconds, moving a finished drawing almost nothing. So the surface extends beyond the view
 // and is transformed as a whole during gestures. The backdrop shows newly uncovered parts until they are drawn in time
@@ -128,7 +128,7 @@ export class Scene {
     this.highlight = highlight;
     this.updateHighlights();
     if (highlight.unfaded !== previous.unfaded) this.redrawAll();
-    else if (highlight.selected !== previous.selected) this.drawnRegion = null;
+    else if (highlight.selected !== previous.selected) this.drawnRegion = null; // the selected card is always drawn
     this.scheduleDraw();
   }
 
@@ -137,7 +137,7 @@ export class Scene {
     this.surface.applyHighlights(this.highlightStyles);
   }
 
-  /** Adapts to the size of the pane; returns true if it has changed. */
+  /** Adapts to the size of the pane; returns true if the size has changed. */
   onResize(): boolean {
     const selected = this.findCard(this.highlight.selected);
     const wasVisible = selected && contains(this.view, selected);

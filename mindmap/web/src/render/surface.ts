@@ -53,7 +53,7 @@ export class Surface {
   applyHighlights(highlights: HighlightStyles): void {
     this.highlights = highlights;
     this.cardLayer.forEach((id, group) => highlights.applyToCard(id, group));
-    this.linkLayer.forEach((_, drawn, route) => highlights.applyToLink(drawn, route));
+    this.linkLayer.forEach((_, elements, route) => highlights.applyToLink(elements, route));
   }
 
   /** Stops the animation of links while the surface moves, because each step of the animation would repaint the surface. */
@@ -122,11 +122,11 @@ export class Surface {
   }
 
   private createLink(route: LinkRoute): LinkElements {
-    const drawn = createLinkElements(route);
-    this.highlights.applyToLink(drawn, route);
-    this.links.append(drawn.line);
-    if (drawn.label) this.labels.append(drawn.label);
-    return drawn;
+    const elements = createLinkElements(route);
+    this.highlights.applyToLink(elements, route);
+    this.links.append(elements.line);
+    if (elements.label) this.labels.append(elements.label);
+    return elements;
   }
 
   private findCard(id: string | null): PlacedCard | null {
@@ -151,15 +151,16 @@ function findTreePosition({ branch }: PlacedCard): TreePosition {
   return { level: branch.depth + 1, position: siblings.indexOf(branch) + 1, count: siblings.length };
 }
 
-// ---- overview at small scales: cards as boxes merged into a few paths, and names of the largest branches
+// ---- overview at small scales
 
-// A path covers at most this many pixels. Browsers paint a path again for every tile of 256 pixels that it reaches.
+// Side, in pixels, of the squares whose cards share a path. Browsers paint a path again for every tile of 256 pixels that
+// it reaches.
 const CELL_PIXELS = 400;
 // In pixels: minimum width and height of a branch whose name is shown, and height of the line of a name. `count`: maximum
 // number of names.
 const NAME_LIMITS = { width: 64, height: 40, line: 18, count: 60 } as const;
 
-/** Merges neighbouring cards of the same class into paths. */
+/** Merges neighbouring cards of the same class into paths. `name`: the class. */
 function mergeCards(cards: PlacedCard[], isFaded: (id: string) => boolean, scale: number): { name: string; path: string }[] {
   const groups = new Map<string, { name: string; boxes: string[] }>();
   const cellSize = CELL_PIXELS / scale;
@@ -203,56 +204,57 @@ function chooseNames(cards: PlacedCard[], scale: number, measure: Measure): Over
   return names;
 }
 
-// ---- layers
+// ---- layers of drawn elements
 
 // Time to draw in one animation frame. The browser's layout and paint take as long again, so that both together take half
 // of the 16 ms of a frame.
 const SLICE_MS = 4;
 
-interface LayerEntry<Thing, Drawn> {
-  thing: Thing;
-  drawn: Drawn;
+interface LayerEntry<Item, Graphic> {
+  item: Item;
+  graphic: Graphic;
 }
 
-class Layer<Thing, Drawn> {
-  private readonly entries = new Map<string, LayerEntry<Thing, Drawn>>();
-  private pending: [string, Thing][] = [];
+/** Graphic elements by key. An update removes obsolete elements, keeps those that look the same, and draws new ones in time slices. */
+class Layer<Item, Graphic> {
+  private readonly entries = new Map<string, LayerEntry<Item, Graphic>>();
+  private pending: [string, Item][] = [];
 
   constructor(
-    private readonly draw: (key: string, thing: Thing) => Drawn,
-    private readonly remove: (drawn: Drawn) => void,
-    private readonly isSame: (a: Thing, b: Thing) => boolean,
+    private readonly draw: (key: string, item: Item) => Graphic,
+    private readonly remove: (graphic: Graphic) => void,
+    private readonly isSame: (a: Item, b: Item) => boolean,
   ) {}
 
-  /** Removes the elements of obsolete and changed things now, and queues the things to draw, in the order of the argument. */
-  update(things: Map<string, Thing>): void {
-    for (const [key, { thing, drawn }] of this.entries) {
-      const next = things.get(key);
-      if (next && this.isSame(next, thing)) {
-        this.entries.set(key, { thing: next, drawn });
+  /** Removes the elements of obsolete and changed items now, and queues the items to draw in the order of the map. */
+  update(items: Map<string, Item>): void {
+    for (const [key, { item, graphic }] of this.entries) {
+      const next = items.get(key);
+      if (next && this.isSame(next, item)) {
+        this.entries.set(key, { item: next, graphic });
       } else {
-        this.remove(drawn);
+        this.remove(graphic);
         this.entries.delete(key);
       }
     }
-    this.pending = [...things].filter(([key]) => !this.entries.has(key)).reverse();
+    this.pending = [...items].filter(([key]) => !this.entries.has(key)).reverse();
   }
 
-  /** Draws pending things until the deadline; returns true if none is left. */
+  /** Draws pending items until the deadline; returns true if none is left. */
   drawPending(deadline: number): boolean {
     while (this.pending.length && performance.now() < deadline) {
-      const [key, thing] = this.pending.pop()!;
-      this.entries.set(key, { thing, drawn: this.draw(key, thing) });
+      const [key, item] = this.pending.pop()!;
+      this.entries.set(key, { item, graphic: this.draw(key, item) });
     }
     return !this.pending.length;
   }
 
-  forEach(act: (key: string, drawn: Drawn, thing: Thing) => void): void {
-    for (const [key, { thing, drawn }] of this.entries) act(key, drawn, thing);
+  forEach(act: (key: string, graphic: Graphic, item: Item) => void): void {
+    for (const [key, { item, graphic }] of this.entries) act(key, graphic, item);
   }
 }
 
-/** Draws pending things of the layers for one time slice; returns true if none is left. */
+/** Draws pending items of the layers for one time slice; returns true if none is left. */
 function drawSlice(...layers: { drawPending: (deadline: number) => boolean }[]): boolean {
   const deadline = performance.now() + SLICE_MS;
   return layers.every((layer) => layer.drawPending(deadline));

@@ -15,9 +15,7 @@ export function createElement<Name extends keyof SVGElementTagNameMap>(
   return element;
 }
 
-// ---- outlines of cards, as path data
-
-// Plans and tasks have a plain box, every other node type has a shape of its own.
+// ---- outlines of cards, as path data. Plans and tasks have a plain box, every other node type has a shape of its own.
 
 type Shape = (width: number, height: number) => string;
 
@@ -43,13 +41,13 @@ const SHAPES: Record<string, Shape> = {
 
 const PLAIN_BOX = createBoxShape(7);
 
+/** Returns the outline of a card of a node type. */
 export const buildOutline = (type: string, width: number, height: number): string =>
   (SHAPES[type] ?? PLAIN_BOX)(width, height);
 
-// ---- icons, as path data in a 16 x 16 viewBox
+// ---- icons. Types and statuses differ in shape, not only in colour.
 
-// Types and statuses differ in shape, not only in colour.
-
+/** Icon as SVG path data in a 16 x 16 viewBox. */
 export interface Icon {
   /** Path that is stroked. */
   line?: string;

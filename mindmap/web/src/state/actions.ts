@@ -1,4 +1,4 @@
-// Actions of the user and reactions to server events; each changes the state.
+// Actions of the user and reactions to server events. Both change the state.
 
 import * as api from "../api/client";
 import { type ServerEvent, subscribeShared } from "../api/events";
@@ -19,7 +19,7 @@ const NOTICE_MS = 6_000;
 
 // ---- route
 
-/** Follows the address, after a click on a link, a step through the history or at the start. */
+/** Shows what the address names: at the start, and after a click on a link or a step through the history. */
 export function readRoute(): void {
   const route = parseRoute(location.hash);
   const { route: previousRoute, map, isPanelOpen } = app.get();
@@ -307,7 +307,7 @@ export function zoomToNode(): void {
 
 // ---- activity log
 
-/** Shows an entry of the log, 0 the newest, and selects the first node that it mentions; null or a negative number shows none. */
+/** Shows an entry of the log, 0 the newest, and selects the first node that it mentions. Null or a negative index shows none. */
 export function showLogEntry(index: number | null): void {
   const { map } = app.get();
   const entry = index === null ? undefined : map?.activityLog[Math.min(index, map.activityLog.length - 1)];
@@ -320,7 +320,7 @@ export function showLogEntry(index: number | null): void {
   app.set({ logIndex: map.activityLog.indexOf(entry), file: null });
 }
 
-/** Steps by `count` entries through the log: to older entries, or to newer ones if `count` is negative. Beyond the newest entry, none is shown. */
+/** Steps through the log by `count` entries: to older ones, or to newer ones if negative. A step beyond the newest entry shows none. */
 export const stepThroughLog = (count: number): void => showLogEntry((app.get().logIndex ?? -1) + count);
 
 // ---- notices and git sync

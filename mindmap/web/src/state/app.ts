@@ -1,4 +1,4 @@
-// State of the page, the values that are computed from it, and the route in the URL.
+// State of the page, with the route in the URL, and the values that are computed from the state.
 
 import { useLayoutEffect, useReducer, useRef } from "preact/hooks";
 import type { ApiError, Problem } from "../api/client";
@@ -9,11 +9,12 @@ import { type Relations, buildRelations, findCrossLinks, findNodesWithFile, find
 import { findNodes, isEmptyQuery, parseQuery } from "../model/search";
 import { findModelNodeIds, memoizeByObject } from "../model/tree";
 
-// ---- route in the URL fragment: #/ for the sessions, #/map/ID/node/NODE?view=plan for a node of a map in a view
+// ---- route
 
 export type View = "map" | "plan" | "model" | "both";
 export const VIEWS: readonly View[] = ["both", "map", "plan", "model"];
 
+/** Route in the URL fragment: `#/` for the sessions, `#/map/ID/node/NODE?view=plan` for a node of a map in a view. */
 export interface Route {
   map: string | null;
   node: string | null;
@@ -49,6 +50,7 @@ function decodePart(part: string): string {
 
 // ---- store
 
+/** Observable container of a state. */
 class Store<State extends object> {
   private readonly listeners = new Set<() => void>();
 
@@ -134,13 +136,15 @@ export interface AppState {
   lastUpdate: string;
   /** Ids of open questions that the user does not want to see above the map. */
   dismissedQuestions: ReadonlySet<string>;
+  /** Id of the node under the pointer. */
   hovered: string | null;
   /** Path of the selected file; the nodes without it are faded. */
   file: string | null;
   /** Text of the search field. */
   search: string;
-  /** Types and statuses that are chosen in the filter menu. */
+  /** Types that are chosen in the filter menu. */
   types: ReadonlySet<string>;
+  /** Statuses that are chosen in the filter menu. */
   statuses: ReadonlySet<string>;
   showOnlyMatches: boolean;
   /** Index of the shown entry of the activity log, 0 the newest; null if none is shown. */
@@ -153,6 +157,7 @@ export interface AppState {
   theme: Theme;
   notice: { text: string; isError: boolean } | null;
   isSyncing: boolean;
+  /** True in a narrow window, which at first shows one pane and no side panel. */
   isNarrow: boolean;
   isPhone: boolean;
   /** What a phone shows. */
@@ -204,6 +209,8 @@ export const app = new Store<AppState>({
   isPhone: false,
   phoneTab: "outline",
 });
+
+// ---- values that are computed from the state
 
 export const getRelations: (map: Mindmap) => Relations = memoizeByObject(buildRelations);
 export const getModelNodeIds: (map: Mindmap) => ReadonlySet<string> = memoizeByObject(findModelNodeIds);

@@ -1,4 +1,4 @@
-// Panes on the screen, the drawings of their parts of the map, and the collapsed nodes with which they fit.
+// Panes on the screen: their registry, their drawings, and the nodes to collapse so that the drawings fit.
 
 import type { Link, MapNode, Mindmap } from "../api/types";
 import { type Card, type Fonts, createCard, createMeasure } from "../layout/card";
@@ -11,7 +11,7 @@ import type { Scene } from "../render/scene";
 import { type View, app, getCrossLinks, getModelNodeIds } from "./app";
 import { chooseCollapsedNodes, collapseTree } from "./collapse";
 
-// ---- registry of the panes, for keys and toolbar buttons
+// ---- registry, for keys and toolbar buttons
 
 export interface PaneHandle {
   scene: Scene;
@@ -22,7 +22,7 @@ export interface PaneHandle {
   repaint: () => void;
 }
 
-/** Functions to call after a move of a pane's view, or a change of its drawing or colours. `isRepaint` is true after a change of the colours. */
+/** Functions to call after a pane's view has moved, or its drawing or colours have changed. `isRepaint`: the colours have changed. */
 export const viewListeners = new Set<(isRepaint?: boolean) => void>();
 
 export function notifyViewListeners(isRepaint = false): void {
@@ -46,6 +46,7 @@ export const fitAll = (): void => panes.forEach(({ scene }) => scene.fit());
 
 // ---- drawings
 
+/** Part of a map that one pane shows. */
 export type MapPart = "map" | "plan" | "model";
 export const listParts = (view: View): MapPart[] => (view === "both" ? ["plan", "model"] : [view]);
 
@@ -55,7 +56,7 @@ export const getFonts = (): Fonts => (fonts ??= { label: createMeasure(`500 13.5
 
 const cardCache = new WeakMap<MapNode, Map<string, Card>>();
 
-/** Returns the cached card of a node. The same object marks a card that need not be drawn again. */
+/** Returns the cached card of a node. A card that is still the same object is not drawn again. */
 function getCard(node: MapNode, taskProgress: Progress | undefined, hiddenCount: number, crossLinkCount: number, isCollapsible: boolean): Card {
   let cards = cardCache.get(node);
   if (!cards) cardCache.set(node, (cards = new Map()));
