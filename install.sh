@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the commands lineage, lineage-mcp and mindmap in any POSIX shell. For `lineage update`, a receipt next to the
-# commands records what was installed and from where.
+# Installs the commands lineage, lineage-mcp and mindmap; runs in any POSIX shell. A receipt next to the commands records
+# what was installed and from where, for `lineage update`.
 set -eu
 
 distribution=history-lineage
@@ -90,7 +90,7 @@ python=$("$python" -c 'import sys; print(sys.executable)')
 [ "$tool" = pip ] || command -v "$tool" >/dev/null ||
     fail "$tool was not found." "Install it, or omit --with: pip needs nothing else."
 
-# The extra `pinned` requires the versions of dependencies that the release was tested with. pip gets it as a second
+# The extra `pinned` requires the dependency versions with which the release was tested. pip gets it as a second
 # requirement, because the pip of Python 3.11 rejects `NAME[EXTRA] @ git+file:///...`.
 pinned="${distribution}[pinned]"
 extra='[pinned]'
@@ -101,7 +101,7 @@ if [ -z "$from" ]; then
     from=$(resolve_path "$(dirname -- "$0")")
     [ -f "$from/pyproject.toml" ] || fail_usage "There is no project next to install.sh. Give a source with --from."
 fi
-options=''
+source_option=''
 case $from in
 git+*)
     kind=git
@@ -121,7 +121,7 @@ index | index=*)
     location=${from#index}
     location=${location#=}
     requirement=$distribution$extra${version:+==$version}
-    [ -z "$location" ] || options=--index-url=$location
+    [ -z "$location" ] || source_option=--index-url=$location
     ;;
 *)
     [ -d "$from" ] || fail_usage "$from is not a directory. A git address begins with git+."
@@ -130,7 +130,7 @@ index | index=*)
         kind=directory requirement=$location$extra
         [ -z "$version" ] || fail_usage "A project directory has one version. Omit --version."
     else
-        kind=wheels options=--find-links=$location
+        kind=wheels source_option=--find-links=$location
         # Without --version, the newest release is used, and never a pre-release.
         requirement=$("$python" -c '
 import re, sys
@@ -178,15 +178,15 @@ pip)
     environment=$prefix/versions/new-$$
     unfinished_environment=$environment
     "$python" -m venv "$environment"
-    "$environment/bin/python" -m pip install --quiet --disable-pip-version-check ${options:+"$options"} \
+    "$environment/bin/python" -m pip install --quiet --disable-pip-version-check ${source_option:+"$source_option"} \
         "$requirement" "$pinned"
     ;;
 pipx)
     [ -z "$prefix" ] || export PIPX_HOME="$prefix"
     [ -z "$bin_dir" ] || export PIPX_BIN_DIR="$bin_dir"
     # pipx splits the value of --pip-args as a shell does.
-    quoted=$(printf '%s\n' "$options" | sed "s/'/'\\\\''/g")
-    pipx install --quiet --force --python="$python" ${options:+--pip-args="'$quoted'"} "$requirement"
+    quoted=$(printf '%s\n' "$source_option" | sed "s/'/'\\\\''/g")
+    pipx install --quiet --force --python="$python" ${source_option:+--pip-args="'$quoted'"} "$requirement"
     environment=$(pipx environment --value PIPX_LOCAL_VENVS)/$distribution
     bin_dir=$(pipx environment --value PIPX_BIN_DIR)
     ;;
@@ -194,16 +194,16 @@ uv)
     [ -z "$prefix" ] || export UV_TOOL_DIR="$prefix"
     [ -z "$bin_dir" ] || export UV_TOOL_BIN_DIR="$bin_dir"
     environment=$(uv tool dir)/$distribution
-    # uv deletes an installed version before it installs another one, so move it away until uv has finished.
+    # uv deletes the installed version before it installs another, so move the installed one away until uv has finished.
     backup=$environment.before-install
-    # A backup that is still there is of an installation that was killed, so only the backup works.
+    # A backup is left over if an installation was killed. Then only the backup is a working version.
     if [ -d "$backup" ]; then
         rm -rf -- "$environment"
     elif [ -d "$environment" ]; then
         mv -- "$environment" "$backup"
     fi
     unfinished_environment=$environment
-    uv tool install --quiet --force --reinstall --python="$python" ${options:+"$options"} "$requirement"
+    uv tool install --quiet --force --reinstall --python="$python" ${source_option:+"$source_option"} "$requirement"
     bin_dir=$(uv tool dir --bin)
     ;;
 esac
@@ -212,9 +212,9 @@ bin_dir=$(create_directory "$bin_dir")
 "$environment/bin/python" -I -m serve.update.receipt --installer="$tool" --kind="$kind" \
     --location="$location" --ref="$ref" --environment="$environment" --commands="$bin_dir"
 unfinished_environment=''
-old_version=$backup
+replaced_environment=$backup
 backup=''
-[ -z "$old_version" ] || rm -rf -- "$old_version"
+[ -z "$replaced_environment" ] || rm -rf -- "$replaced_environment"
 
 printf 'Installed %s in %s with %s.\n' "$("$bin_dir/lineage" --version)" "$bin_dir" "$tool"
 case :$PATH: in

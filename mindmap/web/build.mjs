@@ -6,11 +6,11 @@ import { fileURLToPath } from "node:url";
 import * as esbuild from "esbuild";
 
 const root = dirname(fileURLToPath(import.meta.url));
-const argument = (name) => {
+const getArgument = (name) => {
   const index = process.argv.indexOf(name);
   return index < 0 ? undefined : process.argv[index + 1];
 };
-const out = argument("--out") ?? join(root, "..", "static");
+const out = getArgument("--out") ?? join(root, "..", "static");
 const COPIED = ["index.html", "logo.png", "favicon.png", "NOTICE"];
 
 // Styles are bundled as text: the viewer has no route for them, and the content security policy forbids inline styles.

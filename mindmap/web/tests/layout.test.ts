@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Mindmap } from "../src/api/types";
-import { buildAccessibleName, createCard } from "../src/layout/card";
-import { type Box, type Layout, type Size, computeScale, intersects, fitsAtOpeningScale, layOutMap, uniteBoxes } from "../src/layout/layout";
+import { buildAccessibleName, createCard, truncateText, wrapText } from "../src/layout/card";
+import { type Box, type Size, intersects, uniteBoxes } from "../src/layout/geometry";
+import { type Layout, computeScale, fitsAtOpeningScale, layOutMap } from "../src/layout/layout";
 import { routeLinks } from "../src/layout/links";
 import { Router } from "../src/layout/router";
-import { truncateText, wrapText } from "../src/layout/text";
 import { type Branch, buildTree, walkTree } from "../src/model/tree";
+import { formatRoute, parseRoute } from "../src/state/app";
 import { type PartToFit, chooseCollapsedNodes, collapseTree } from "../src/state/collapse";
-import { parseRoute, formatRoute } from "../src/state/route";
 import { createMap, measureFixedWidth } from "./maps";
 
 const fonts = { label: measureFixedWidth, bold: measureFixedWidth, small: measureFixedWidth };

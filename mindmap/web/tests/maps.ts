@@ -1,6 +1,7 @@
+import type { FileTouch, MapNode, Mindmap } from "../src/api/types";
+
 // Sample maps for tests.
 
-import type { FileTouch, MapNode, Mindmap } from "../src/api/types";
 
 type NodeSpec = Partial<MapNode> & { parentId?: string; touches?: (Partial<FileTouch> & { path: string })[] };
 

@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { escapeHiddenCharacters, isolateBidi, parseJsonAndIsolateTexts } from "../src/api/bidi";
-import { buildViewerCommand } from "../src/api/client";
-import { reconcileMap } from "../src/model/changes";
+import { buildViewerCommand, escapeHiddenCharacters, isolateBidi, parseJsonAndIsolateTexts } from "../src/api/client";
 import { describeEntry, findMentions, groupEntries, hasSeveralAuthors } from "../src/model/activity";
-import { findActiveTask, computeProgress, listOpenQuestions } from "../src/model/progress";
-import { buildRelations, findCrossLinks, findRelated, findNodesWithFile } from "../src/model/relations";
-import { parseQuery, findNodes } from "../src/model/search";
+import { reconcileMap } from "../src/model/changes";
+import { computeProgress, findActiveTask, listOpenQuestions } from "../src/model/progress";
+import { buildRelations, findCrossLinks, findNodesWithFile, findRelated } from "../src/model/relations";
+import { findNodes, parseQuery } from "../src/model/search";
 import { buildTree, findModelNodeIds, walkTree } from "../src/model/tree";
 import { CHANGE_KINDS } from "../src/model/vocabulary";
 import { createMap } from "./maps";
@@ -252,7 +251,7 @@ test("text with direction controls is isolated, and other text is unchanged", ()
   assert.deepEqual([nodes.x.label, nodes.x.files[0]!.path], [isolateBidi("a\u202Eb"), "p\u202E"]);
 });
 
-test("characters in code that are not displayed are shown by their names", () => {
+test("characters in code that are not displayed are shown as code points", () => {
   assert.equal(escapeHiddenCharacters("if admin\u202E \u2066// check\u2069 \u200Fא"), "if admin<U+202E> <U+2066>// check<U+2069> <U+200F>א");
   assert.equal(escapeHiddenCharacters("a\u200Bb\u{E0041} \u2764\uFE0F \u{1F469}\u200D\u{1F4BB}"), "a<U+200B>b<U+E0041> \u2764\uFE0F \u{1F469}\u200D\u{1F4BB}");
 });

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { collapseAll, expandAll, readRoute, select, stepThroughLog, toggleCollapsed } from "../src/state/actions";
 import { app, getCollapsed, getHighlightedNodes } from "../src/state/app";
-import { navigateTree } from "../src/state/treeNavigation";
-import { WIDE, addPane, createMapWithBranches, history, receive, historyEntries } from "./page";
+import { navigateTree } from "../src/state/keys";
+import { addPane, createMapWithBranches, history, historyEntries, receive, WIDE } from "./page";
 
 test("in the outline, keys collapse and select rows; what is collapsed in the map stays as it is", () => {
   app.set({ isPhone: true, isNarrow: true, collapsed: new Set(["m1"]), collapsedRows: new Set(["p2"]) });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readRoute, watchServer } from "../src/state/actions";
 import { app } from "../src/state/app";
-import { createMapWithBranches, history, listCollapsed, location, receive, serve, setHidden, eventSource, waitUntilLoaded } from "./page";
+import { createMapWithBranches, eventSource, history, listCollapsed, location, receive, serve, setHidden, waitUntilLoaded } from "./page";
 
 test("a hidden tab notifies of each new question once, and a click on it opens its node", async () => {
   const notifications: { title: string; onclick?: () => void }[] = [];

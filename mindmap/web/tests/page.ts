@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { beforeEach } from "node:test";
 import type { MapNode, Mindmap } from "../src/api/types";
-import type { Size } from "../src/layout/layout";
+import type { Size } from "../src/layout/geometry";
 import type { Scene } from "../src/render/scene";
 import { readRoute, refresh } from "../src/state/actions";
 import { app } from "../src/state/app";

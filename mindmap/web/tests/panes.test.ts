@@ -2,9 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Scene } from "../src/render/scene";
 import { app } from "../src/state/app";
-import { collapseToFit, resizePanes } from "../src/state/drawings";
-import { panes } from "../src/state/panes";
-import { NARROW, WIDE, addPane, createMapWithBranches, listCollapsed, receive } from "./page";
+import { collapseToFit, panes, resizePanes } from "../src/state/panes";
+import { addPane, createMapWithBranches, listCollapsed, NARROW, receive, WIDE } from "./page";
 
 test("nodes that do not fit are collapsed, except in a pane whose view the user has moved, which stays unchanged", () => {
   addPane("plan", WIDE, false);

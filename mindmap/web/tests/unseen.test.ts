@@ -4,7 +4,7 @@ import type { Mindmap } from "../src/api/types";
 import { dismissQuestion, readRoute, select, showNextUnseen, watchServer } from "../src/state/actions";
 import { app } from "../src/state/app";
 import { loadTabState, loadTheme } from "../src/state/storage";
-import { createMapWithBranches, location, openPage, receive, serve, setHidden, eventSource, waitUntilLoaded } from "./page";
+import { createMapWithBranches, eventSource, location, openPage, receive, serve, setHidden, waitUntilLoaded } from "./page";
 
 test("nodes that changed while the tab was hidden are marked until they are selected", async () => {
   const createMapWithCompleted = (updatedAt: string, ...ids: string[]): Mindmap => {

@@ -1,6 +1,5 @@
-// HTTP client of the viewer's routes.
+// HTTP client of the viewer's routes. Bidirectional control characters in its answers are made harmless.
 
-import { parseJsonAndIsolateTexts } from "./bidi";
 import type { Mindmap, SessionSummary } from "./types";
 
 /**
@@ -24,7 +23,7 @@ export const NO_SUCH_MAP = "no_such_mindmap";
 const HTTP_OK = 200;
 const RESTART_HINT = "Reload the page. If the error returns, restart `mindmap viewer`.";
 
-/** Throws an error again unless it is an ApiError, because all other errors are faults of the page. */
+/** Rethrows an error unless it is an ApiError, because all other errors are faults of the page. */
 export function assertApiError(error: unknown): asserts error is ApiError {
   if (!(error instanceof ApiError)) throw error;
 }
@@ -41,7 +40,7 @@ async function requestJson<T>(path: string, options: RequestInit = {}, parse: (t
 
 export const createOfflineError = (): ApiError => new ApiError("The viewer does not answer.", 0, "Start it again. This page reconnects by itself.");
 
-// Default port of `mindmap viewer`; the command does not name it.
+// Default port of `mindmap viewer`, which the built command omits.
 const DEFAULT_PORT = "4870";
 // Port of an HTTP address that names no port.
 const HTTP_PORT = "80";
@@ -50,8 +49,8 @@ const HTTP_PORT = "80";
 export function buildViewerCommand(address: { port: string }, { dataDir, defaultDataDir }: { dataDir: string; defaultDataDir: string }): string {
   const port = address.port || HTTP_PORT;
   const directory = /^[\w./~-]*$/u.test(dataDir) ? dataDir : `'${dataDir.replace(/'/gu, String.raw`'\''`)}'`;
-  const variable = dataDir === defaultDataDir ? "" : `MINDMAP_DATA_DIR=${directory} `;
-  return `${variable}mindmap viewer${port === DEFAULT_PORT ? "" : ` --port ${port}`}`;
+  const environment = dataDir === defaultDataDir ? "" : `MINDMAP_DATA_DIR=${directory} `;
+  return `${environment}mindmap viewer${port === DEFAULT_PORT ? "" : ` --port ${port}`}`;
 }
 
 /** Returns the text of a response. Throws an ApiError if no server answers or if the response is an error. */
@@ -63,7 +62,7 @@ async function requestText(path: string, options: RequestInit = {}): Promise<str
 
 async function fetchText(path: string, options: RequestInit): Promise<{ response: Response; text: string }> {
   try {
-    // "no-cache" revalidates every time; an unchanged ETag spares the download.
+    // With "no-cache" the browser revalidates every time, and downloads nothing while the ETag is unchanged.
     const response = await fetch(path, { cache: "no-cache", ...options });
     return { response, text: await response.text() };
   } catch (error) {
@@ -107,7 +106,7 @@ export const postAnswer = (mindmapId: string, questionId: string, answer: string
 export const postComment = (mindmapId: string, nodeId: string, text: string): Promise<{ mindmap: Mindmap }> =>
   postJson("/api/comment", { mindmapId, nodeId, text });
 
-/** File in the data directory that the viewer cannot read. `id` is the id of its map. */
+/** File in the data directory that the viewer cannot read. `id` is the id of the map in the file. */
 export interface Problem {
   id: string;
   message: string;
@@ -149,10 +148,55 @@ export interface Lineage {
   meta: { hint?: string | null; explain?: { limitation?: string | null } };
 }
 
-// Commits are parsed without isolation: the page shows the control characters in code by their names.
+// These two answers are parsed without isolation, because the page shows control characters in code as code points.
 
 export const fetchCommit = (mindmap: string, commit: string, path: string, signal: AbortSignal): Promise<CommitDetails> =>
   requestJson(`/api/commit?${new URLSearchParams({ mindmap, commit, path })}`, { signal }, JSON.parse);
 
 export const fetchLineage = (mindmap: string, path: string, lines: string, signal: AbortSignal): Promise<Lineage> =>
   requestJson(`/api/why?${new URLSearchParams({ mindmap, path, lines })}`, { signal }, JSON.parse);
+
+// ---- bidirectional control characters
+
+// In a label these characters must not change the direction of the text around it. In code they are shown as code points,
+// because they can make the code look like other code.
+
+const BIDI_CONTROLS = /[\u202A-\u202E\u2066-\u2069]/u;
+const [ISOLATE, END_ISOLATE, END_EMBEDDING] = ["\u2068", "\u2069", "\u202C"] as const;
+// Fields with free text. Ids and paths stay unchanged, because they are sent back to the server.
+const TEXT_FIELDS = new Set(["label", "title", "message", "summary", "detail", "notes", "activeTask", "reason", "client", "text", "answer"]);
+
+/** Parses JSON and isolates its free texts. The reviver, which visits every value, is used only if there are control characters. */
+export function parseJsonAndIsolateTexts(text: string): unknown {
+  if (!BIDI_CONTROLS.test(text)) return JSON.parse(text);
+  return JSON.parse(text, (key, value: unknown) => (typeof value === "string" && TEXT_FIELDS.has(key) ? isolateBidi(value) : value));
+}
+
+/**
+ * Wraps a text in a Unicode isolate if it contains bidirectional control characters. Inside the isolate, every embedding and
+ * isolate that the text opens is closed, and an end without a start is left out.
+ */
+export function isolateBidi(text: string): string {
+  if (!BIDI_CONTROLS.test(text)) return text;
+  const missingEnds: string[] = [];
+  let content = "";
+  for (const character of text) {
+    if (character === END_ISOLATE || character === END_EMBEDDING) {
+      if (missingEnds.at(-1) !== character) continue;
+      missingEnds.pop();
+    } else if (BIDI_CONTROLS.test(character)) {
+      missingEnds.push(character < "\u2066" ? END_EMBEDDING : END_ISOLATE);
+    }
+    content += character;
+  }
+  return `${ISOLATE}${content}${missingEnds.reverse().join("")}${END_ISOLATE}`;
+}
+
+// Bidirectional controls and marks, and other characters that are not displayed. Joiners (U+200C, U+200D) and the
+// variation selectors of emoji (U+FE00 to U+FE0F) are not among them.
+const HIDDEN_CHARACTERS =
+  /[\u00AD\u034F\u061C\u115F\u1160\u17B4\u17B5\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\u3164\uFEFF\uFFA0\u{1BCA0}-\u{1BCA3}\u{1D173}-\u{1D17A}\u{E0000}-\u{E0FFF}]/gu;
+
+/** Replaces each character that is not displayed with its code point, such as `<U+202E>`. */
+export const escapeHiddenCharacters = (text: string): string =>
+  text.replace(HIDDEN_CHARACTERS, (character) => `<U+${character.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}>`);

@@ -1,5 +1,6 @@
 // Types of the server's JSON. The page ignores fields that it does not know.
 
+/** Change of a symbol in a touched file. */
 export interface CodeChange {
   kind: string;
   symbol: string;
@@ -7,6 +8,7 @@ export interface CodeChange {
   detail?: string;
 }
 
+/** File that a node's work has read or changed. */
 export interface FileTouch {
   path: string;
   action: string;
@@ -65,6 +67,7 @@ export interface Link {
   notes?: string;
 }
 
+/** Entry of the activity log. */
 export interface Activity {
   timestamp: string;
   message: string;
@@ -85,6 +88,7 @@ export interface Mindmap {
   activityLog: Activity[];
 }
 
+/** Map in the list of all maps, which the page calls sessions. */
 export interface SessionSummary {
   id: string;
   title: string;

@@ -1,19 +1,9 @@
 // Layout of a map. Children are stacked below their parent, indented. Where a branch is too tall for the window, its
-// children stand side by side in columns; the branches of the root usually do.
+// children stand side by side in columns, as do most branches of the root.
 
-import type { Branch } from "../model/tree";
-import { walkTree } from "../model/tree";
+import { type Branch, walkTree } from "../model/tree";
 import type { Card } from "./card";
-
-export interface Size {
-  width: number;
-  height: number;
-}
-
-export interface Box extends Size {
-  x: number;
-  y: number;
-}
+import { type Box, type Size, GRID, uniteBoxes } from "./geometry";
 
 /** Card with its position. */
 export interface PlacedCard extends Box {
@@ -40,8 +30,6 @@ export interface Layout {
 /** Smallest scale at which the page opens a map. Text of 12 pixels, the smallest on cards, is 11 pixels high at this scale. */
 export const OPENING_SCALE = 0.92;
 
-// All sizes are multiples of this grid, on which links are routed: a gap has room for at least one line.
-export const GRID = 6;
 // Space between cards, between the branches of the root, between columns (with room for links and the connector), and
 // between a parent and its columns (`lane`).
 const GAP = { cards: 12, branches: 18, columns: 24, lane: 30 } as const;
@@ -55,13 +43,14 @@ const HEIGHT_STEP = 1.1;
 const MAX_DIVIDED_LEVELS = 3;
 // Maximum space between columns, in pixels. In more space, no more labels of links would fit.
 const MAX_COLUMN_GAP = 120;
-// Another number of columns is used only if the error of its arrangement is smaller by this much, so cards rarely move.
+// An arrangement with another number of columns must have an error smaller by this much, so that cards rarely move.
 const KEEP_COLUMNS_BONUS = 0.35;
-// Weight of the scale at which an arrangement fits; the share of the window's width that it uses has the weight 1.
+// Weight, in an arrangement's error, of the scale at which it fits the window. The share of the window's width that it
+// uses has the weight 1.
 const SCALE_WEIGHT = 4;
 
-// An arrangement that fits the window's width, and is at most MAX_WINDOWS windows high, counts as if it fitted at
-// SCROLLABLE_SCALE, because scrolling shows all of it.
+// An arrangement that fits the window's width, and is at most MAX_WINDOWS windows high, counts as if it fitted at this
+// scale or larger, because scrolling shows all of it.
 const SCROLLABLE_SCALE = 0.85;
 const MAX_WINDOWS = 3;
 
@@ -97,7 +86,8 @@ export const fitsAtOpeningScale = ({ bounds }: Layout, window: Size): boolean =>
 export const computeScale = (area: Size, window: Size): number => Math.min(1, window.width / area.width, window.height / area.height);
 
 const getGap = (parent: Branch): number => (parent.parent ? GAP.cards : GAP.branches);
-const getLane = (columns: Arrangement[][], parent: Branch): number => (columns.length > 1 ? GAP.lane : getGap(parent));
+/** Returns the height of the space between a parent and its columns. */
+const getLaneHeight = (columns: Arrangement[][], parent: Branch): number => (columns.length > 1 ? GAP.lane : getGap(parent));
 
 /** Returns the size of every branch whose descendants are stacked in one column. */
 function measureStacks(order: Branch[], cards: Map<string, Card>): Map<Branch, Size> {
@@ -139,7 +129,7 @@ function arrange(branch: Branch, maxHeight: number, cards: Map<string, Card>, si
   const columns = fillColumns(children, Math.ceil(totalHeight / columnHeight), gap);
   const width = columns.reduce((sum, column) => sum + Math.max(...column.map((child) => child.width)), INDENT + GAP.columns * (columns.length - 1));
   const height = Math.max(...columns.map((column) => column.reduce((sum, child) => sum + child.height + gap, -gap)));
-  return { branch, columns, width: Math.max(width, card.width), height: card.height + getLane(columns, branch) + height };
+  return { branch, columns, width: Math.max(width, card.width), height: card.height + getLaneHeight(columns, branch) + height };
 }
 
 /** Distributes the children, in order, over at most `count` columns of similar height. */
@@ -169,7 +159,7 @@ function place({ branch, columns }: Arrangement, x: number, y: number, cards: Ma
   const parent = placeCard(branch, x, y, cards, layout);
   let left = x + INDENT;
   for (const column of columns) {
-    let top = y + parent.height + getLane(columns, branch);
+    let top = y + parent.height + getLaneHeight(columns, branch);
     for (const child of column) {
       place(child, left, top, cards, GAP.columns, layout);
       top += child.height + getGap(branch);
@@ -201,8 +191,8 @@ function placeCard(branch: Branch, x: number, y: number, cards: Map<string, Card
   return placedCard;
 }
 
-// The path runs down from the parent, along the lane if the column stands further right, down beside the column and into
-// each of its cards.
+// The path runs down from the parent, to the right if the column stands there, down beside the column and into each of
+// its cards.
 function createConnector(parent: Box, children: Box[]): Connector {
   const r = CONNECTOR_RADIUS;
   const from = parent.x + INDENT / 2;
@@ -215,28 +205,3 @@ function createConnector(parent: Box, children: Box[]): Connector {
   const elbows = children.map(({ x, y, height }) => `M${side} ${y + height / 2 - r}q0 ${r} ${r} ${r}H${x}`).join("");
   return { path: `M${from} ${bottom}${across}V${end - r}${elbows}`, box: { x: from, y: bottom, width: last.x - from, height: end - bottom } };
 }
-
-export function uniteBoxes(a: Box, b: Box): Box {
-  const x = Math.min(a.x, b.x);
-  const y = Math.min(a.y, b.y);
-  return {
-    x,
-    y,
-    width: Math.max(a.x + a.width, b.x + b.width) - x,
-    height: Math.max(a.y + a.height, b.y + b.height) - y,
-  };
-}
-
-export const growBox = ({ x, y, width, height }: Box, margin: number): Box => ({ x: x - margin, y: y - margin, width: width + 2 * margin, height: height + 2 * margin });
-
-export const contains = (outer: Box, inner: Box): boolean =>
-  outer.x <= inner.x &&
-  outer.y <= inner.y &&
-  outer.x + outer.width >= inner.x + inner.width &&
-  outer.y + outer.height >= inner.y + inner.height;
-
-export const intersects = (a: Box, b: Box): boolean =>
-  a.x < b.x + b.width &&
-  b.x < a.x + a.width &&
-  a.y < b.y + b.height &&
-  b.y < a.y + a.height;

@@ -1,10 +1,12 @@
 // Routes of links between cards. A link to a collapsed node ends at the card that shows it.
 
 import type { Link } from "../api/types";
-import { type Box, GRID, type Layout, growBox, uniteBoxes } from "./layout";
-import { type Position, Router, findMiddle } from "./router";
-import { type Measure, truncateText } from "./text";
+import { type Measure, truncateText } from "./card";
+import { type Box, GRID, growBox, uniteBoxes } from "./geometry";
+import type { Layout } from "./layout";
+import { type Position, findMiddle, Router } from "./router";
 
+/** Shape of a route. `path` and `arrow` are SVG path data. */
 export interface LinkGeometry {
   path: string;
   arrow: string;
@@ -16,6 +18,7 @@ export interface LinkGeometry {
   isCrowded: boolean;
 }
 
+/** Route of the links with the same ends and style. `from` and `to` are the ids of the cards at its ends. */
 export interface LinkRoute extends LinkGeometry {
   key: string;
   links: Link[];
@@ -23,6 +26,16 @@ export interface LinkRoute extends LinkGeometry {
   to: string;
   style: string;
   label: string;
+}
+
+/** What a pane shows: the positions of the cards and links of its part of the map. */
+export interface Drawing {
+  layout: Layout;
+  routes: LinkRoute[];
+  /** Everything that the routes depend on, as JSON. While it stays equal, the routes are reused. */
+  routesKey: string;
+  /** Node id -> id of the card that shows the node: its own card, or the card under which it is collapsed. */
+  visibleIdOf: Map<string, string>;
 }
 
 const ARROW_LENGTH = 8;
@@ -112,7 +125,7 @@ function buildRoundedPath(points: Position[]): string {
   return parts.join("");
 }
 
-/** Returns the position that is the corner radius, or half of the distance if that is less, away from a corner towards another one. */
+/** Returns the position towards another corner at which the curve around a corner begins: CORNER_RADIUS away, but at most halfway. */
 function moveTowards([x1, y1]: Position, [x2, y2]: Position): Position {
   const length = Math.hypot(x2 - x1, y2 - y1);
   const share = length ? Math.min(CORNER_RADIUS, length / 2) / length : 0;

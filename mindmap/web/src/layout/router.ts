@@ -3,7 +3,7 @@
 // A route is the cheapest path along the grid (A*). Each step costs 1; a turn, and a point that another route uses, cost
 // more. Points are numbered row by row. A search state is a point and the direction of the last step.
 
-import { type Box, GRID, growBox, intersects } from "./layout";
+import { type Box, GRID, growBox, intersects } from "./geometry";
 
 /** Position in pixels: x and y. */
 export type Position = [number, number];
@@ -17,7 +17,7 @@ const SHARED_COST = 4;
 const ESTIMATE_WEIGHT = 2;
 // The search for one route gives up after it has visited this many states.
 const MAX_VISITS_PER_ROUTE = 30_000;
-// No further route is searched after the searches of a drawing have visited this many states.
+// After its searches have visited this many states together, a router searches no further route.
 const MAX_VISITS = 60_000;
 // Maximum size of the grid: a search takes 32 bytes for each point.
 const MAX_GRID_POINTS = 500_000;
@@ -31,6 +31,7 @@ const LABEL_MARGIN = 1;
 // Right, down, left, up. The opposite of a direction is its index ^ 2.
 const DIRECTIONS: readonly Position[] = [[1, 0], [0, 1], [-1, 0], [0, -1]];
 
+/** Finds routes around cards. Each route raises the cost of its points for the routes after it. */
 export class Router {
   private readonly columns: number;
   private readonly rows: number;
@@ -38,7 +39,7 @@ export class Router {
   private readonly isBlocked: Uint8Array;
   /** Number of routes through each point. */
   private readonly routeCounts: Uint8Array;
-  /** Cost of each state that the current search has reached; infinite for all other states. */
+  /** Cost of each state that the current search has reached; Infinity for all other states. */
   private readonly costs: Float32Array;
   /** State from which each reached state was reached; -1 for a state in which the route starts. */
   private readonly previousStates: Int32Array;
@@ -92,6 +93,7 @@ export class Router {
         const shifts = y1 === y2 ? [0] : [0, width / 2 + 3, -width / 2 - 3];
         for (const shift of shifts) {
           const box = { x: x - width / 2 + shift, y: y - height / 2, width, height };
+          // Number of points of its own route that the label covers.
           const ownPointCount = shift ? 0 : (y1 === y2 ? width : height) / this.step + 2;
           candidates.push({ box, cost: distance + Math.abs(shift) / 4 + Math.max(0, this.countRoutePoints(box) - ownPointCount) * COVERED_POINT_COST });
         }

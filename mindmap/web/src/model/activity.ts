@@ -2,12 +2,11 @@
 // entry mentions.
 
 import type { Activity, Mindmap } from "../api/types";
-import { memoizeByObject } from "./memoize";
 import { type Relations, addToGroup, findNodesWithFile } from "./relations";
-import { isTask } from "./tree";
-import { ACTIONS, TYPES, getLabel, getTypeName } from "./vocabulary";
+import { isTask, memoizeByObject } from "./tree";
+import { ACTIONS, getLabel, getTypeName, TYPES } from "./vocabulary";
 
-export type EntryKind = "create" | "add" | "status" | "change" | "move" | "remove" | "link" | "file" | "sync" | "ask" | "comment" | "note";
+type EntryKind = "create" | "add" | "status" | "change" | "move" | "remove" | "link" | "file" | "sync" | "ask" | "comment" | "note";
 
 /** Entry in words, such as "Added" "Lexer" "under Parser". The page emphasizes the subject; for a note it is the message. */
 export interface EntryText {

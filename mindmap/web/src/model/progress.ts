@@ -1,8 +1,7 @@
 // Task progress of a map and its parts, and the questions that wait for the user.
 
 import type { MapNode, Mindmap, Question } from "../api/types";
-import { memoizeByObject } from "./memoize";
-import { getTree, isTask, walkTree } from "./tree";
+import { getTree, isTask, memoizeByObject, walkTree } from "./tree";
 
 /** Numbers of tasks by status. `active` tasks are in progress; `total` includes planned tasks. */
 export interface Progress {

@@ -46,7 +46,7 @@ export function findNodes(map: Mindmap, query: SearchQuery): string[] {
     .map((node) => node.id);
 }
 
-export function isMatch(node: MapNode, query: SearchQuery): boolean {
+function isMatch(node: MapNode, query: SearchQuery): boolean {
   if (query.types.size && !query.types.has(node.type)) return false;
   if (query.statuses.size && !query.statuses.has(getStatus(node) ?? "")) return false;
   const paths = collectPaths(node);

@@ -1,8 +1,7 @@
 // Tree of the nodes that a pane shows, each below its nearest shown ancestor. The mental model and the plan are the two
 // parts of a map.
 
-import type { Mindmap, MapNode } from "../api/types";
-import { memoizeByObject } from "./memoize";
+import type { MapNode, Mindmap } from "../api/types";
 import { MODEL_TYPES, ROOT, TASK_TYPES } from "./vocabulary";
 
 /** Node in its place in the tree; the root has depth 0. */
@@ -14,7 +13,7 @@ export interface Branch {
   depth: number;
 }
 
-export type NodeFilter = (node: MapNode) => boolean;
+type NodeFilter = (node: MapNode) => boolean;
 
 export const isTask = (node: MapNode): boolean => node.id !== ROOT && TASK_TYPES.includes(node.type);
 /** Returns the status of a task, `planned` if it has none; null for other nodes. */
@@ -82,4 +81,16 @@ export function findAncestors(map: Mindmap, id: string): MapNode[] {
     node = map.nodes[node.parent ?? ""];
   }
   return nodes;
+}
+
+// ---- cache of values that are computed from a map or node
+
+/** Returns a function that caches its result for each object. */
+export function memoizeByObject<Key extends object, Value>(compute: (key: Key) => Value): (key: Key) => Value {
+  const cache = new WeakMap<Key, Value>();
+  return (key) => {
+    let value = cache.get(key);
+    if (value === undefined) cache.set(key, (value = compute(key)));
+    return value;
+  };
 }

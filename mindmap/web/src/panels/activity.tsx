@@ -1,21 +1,20 @@
-// Activity log, newest first. Bursts of entries are groups that open to their entries and nodes.
+// Activity log: the list in the side panel, and the bar below the map.
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Mindmap } from "../api/types";
-import { type EntryText, type LogEntry, type LogGroup, groupEntries, hasSeveralAuthors } from "../model/activity";
-import { app, getRelations } from "../state/app";
-import { showLogEntry } from "../state/actions";
-import { useSelector } from "../state/store";
-import { NodeIcon, ToolIcon } from "./icon";
-import { NodeButton } from "./node";
-import { Time } from "./time";
+import { type EntryText, type LogEntry, type LogGroup, describeEntry, groupEntries, hasSeveralAuthors } from "../model/activity";
+import { showLogEntry, stepThroughLog } from "../state/actions";
+import { app, getRelations, useSelector } from "../state/app";
+import { NodeButton, NodeIcon, Time, ToolButton, ToolIcon } from "./widgets";
+
+// ---- list, newest first. A burst of entries is a group that opens to its entries or nodes.
 
 export function ActivityLog() {
   const map = useSelector(app, (state) => state.map)!;
   return <LogEntries map={map} entries={map.activityLog.map((entry, index) => ({ entry, index }))} />;
 }
 
-/** List of entries; in the list about a node, its name is not repeated. */
+/** List of log entries. `about`: id of the node whose name the entries do not repeat. */
 export function LogEntries({ map, entries, about }: { map: Mindmap; entries: LogEntry[]; about?: string }) {
   const list = useRef<HTMLOListElement>(null);
   useLayoutEffect(() => list.current!.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), []);
@@ -47,6 +46,7 @@ function Entry({ map, group, about }: GroupProps) {
   );
 }
 
+/** Burst that opens to its entries, or single entry that opens to its nodes. */
 function Group({ map, group, about }: GroupProps) {
   const { entries, nodes } = group;
   return (
@@ -96,7 +96,7 @@ function Summary({ map, group, about }: GroupProps) {
   );
 }
 
-export const EntryWords = ({ text: { kind, verb, subject, detail } }: { text: EntryText }) => (
+const EntryWords = ({ text: { kind, verb, subject, detail } }: { text: EntryText }) => (
   <span class="entry-words">
     {verb} {kind === "note" ? subject : <strong>{subject}</strong>} {detail && <span>{detail}</span>}
   </span>
@@ -106,7 +106,55 @@ export const EntryWords = ({ text: { kind, verb, subject, detail } }: { text: En
 const TOOLS: Record<string, string> = { add: "plus", move: "right", remove: "minus", change: "pencil", link: "link", sync: "sync" };
 const TYPES: Record<string, string> = { create: "root", file: "file", ask: "hypothesis", comment: "note", note: "note" };
 
-export function EntryIcon({ text: { kind, status } }: { text: EntryText }) {
+function EntryIcon({ text: { kind, status } }: { text: EntryText }) {
   if (kind === "status") return <NodeIcon type="task" status={status} />;
   return TYPES[kind] ? <NodeIcon type={TYPES[kind]} status={null} /> : <ToolIcon name={TOOLS[kind]!} />;
+}
+
+// ---- bar
+
+/** Bar that steps through the log. The map keeps its current state. */
+export function LogBar() {
+  const map = useSelector(app, (state) => state.map)!;
+  const logIndex = useSelector(app, (state) => state.logIndex);
+  const isFollowing = useSelector(app, (state) => state.isFollowing);
+  const entry = map.activityLog[logIndex ?? 0];
+  const last = map.activityLog.length - 1;
+  if (!entry) return null;
+  const text = describeEntry(entry);
+  return (
+    <footer class={`log-bar${logIndex === null ? "" : " stepping"}`} aria-label="Activity log" role="group">
+      <ToolButton icon="left" label="Older entry of the log" keys="[" disabled={logIndex === last} onClick={() => stepThroughLog(1)} />
+      <input
+        type="range"
+        min={0}
+        max={last + 1}
+        value={logIndex === null ? last + 1 : last - logIndex}
+        aria-label="Position in the activity log"
+        aria-valuetext={logIndex === null ? "No entry selected" : entry.message}
+        onInput={(event) => {
+          const value = Number(event.currentTarget.value);
+          showLogEntry(value > last ? null : last - value);
+        }}
+      />
+      <ToolButton icon="right" label="Newer entry of the log" keys="]" disabled={logIndex === null} onClick={() => stepThroughLog(-1)} />
+      <button type="button" class="current-entry" title={entry.message} onClick={() => showLogEntry(logIndex ?? 0)}>
+        <EntryIcon text={text} />
+        <EntryWords text={text} />
+        <span class="current-entry-time">
+          {logIndex !== null && `${logIndex + 1} of ${last + 1}, `}
+          <Time at={entry.timestamp} />
+        </span>
+      </button>
+      {logIndex !== null && <ToolButton icon="close" label="Leave the log" onClick={() => showLogEntry(null)} />}
+      <ToolButton
+        icon="follow"
+        label="Follow the agent: select what it changes"
+        keys="Shift+F"
+        pressed={isFollowing}
+        text="Follow the agent"
+        onClick={() => app.set({ isFollowing: !isFollowing })}
+      />
+    </footer>
+  );
 }

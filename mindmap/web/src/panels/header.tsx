@@ -1,16 +1,13 @@
 // Header with title, connection state, search, views and tools.
 
-import { app, getCurrentView, type Theme } from "../state/app";
-import { showView } from "../state/actions";
-import { VIEWS, type View } from "../state/route";
-import { useSelector } from "../state/store";
-import { getNextTheme, switchTheme } from "../state/theme";
 import { computeProgress } from "../model/progress";
 import { ROOT } from "../model/vocabulary";
+import { showView } from "../state/actions";
+import { type Theme, type View, app, getCurrentView, useSelector, VIEWS } from "../state/app";
+import { getNextTheme, switchTheme } from "../state/storage";
 import { ExportMenu } from "./export";
-import { ProgressBar, ToolButton } from "./icon";
-import { Menu } from "./menu";
 import { Search } from "./search";
+import { Menu, ProgressBar, ToolButton } from "./widgets";
 
 const VIEW_NAMES: Record<View, string> = { both: "Side by side", map: "Whole map", plan: "Plan", model: "Model" };
 const THEME_ICON: Record<Theme, string> = { system: "system", light: "sun", dark: "moon" };

@@ -2,10 +2,10 @@
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { CHANGE_KINDS, STATUSES, TYPES } from "../model/vocabulary";
-import { buildOutline } from "../render/shapes";
+import { buildOutline } from "../render/svg";
 import { app } from "../state/app";
 import { KEY_BINDINGS } from "../state/keys";
-import { ChangeGlyph, NodeIcon, ToolButton } from "./icon";
+import { ChangeGlyph, NodeIcon, ToolButton } from "./widgets";
 
 export function Help() {
   const dialog = useRef<HTMLDialogElement>(null);

@@ -2,12 +2,10 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { type ApiError, NO_SUCH_MAP, buildViewerCommand } from "../api/client";
+import { type ApiError, buildViewerCommand, NO_SUCH_MAP } from "../api/client";
 import { notify, refresh } from "../state/actions";
-import { app } from "../state/app";
-import { formatRoute } from "../state/route";
-import { useSelector } from "../state/store";
-import { ToolButton } from "./icon";
+import { app, formatRoute, useSelector } from "../state/app";
+import { ToolButton } from "./widgets";
 
 /** Text with `code` in backquotes. */
 export const TextWithCode = ({ text }: { text: string }) => <>{text.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}</>;
@@ -15,7 +13,7 @@ export const TextWithCode = ({ text }: { text: string }) => <>{text.split("`").m
 // Maximum number of sessions to offer; the page of all sessions has the others.
 const MAX_SESSIONS = 3;
 
-/** What to do after a failure: start the viewer again, open another map, or what the server says. */
+/** What to do after a failure: start the viewer again, open another map, or follow the server's hint. */
 export function Remedy({ failure: { status, hint, code } }: { failure: ApiError }) {
   const dataDir = useSelector(app, (state) => state.dataDir);
   const defaultDataDir = useSelector(app, (state) => state.defaultDataDir);

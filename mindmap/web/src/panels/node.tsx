@@ -5,15 +5,13 @@ import type { Link, MapNode, Mindmap } from "../api/types";
 import { computeProgress, findActiveTask } from "../model/progress";
 import { findRelated } from "../model/relations";
 import { findAncestors, getStatus } from "../model/tree";
-import { ROOT, STATUSES, getLabel, getTypeName } from "../model/vocabulary";
-import { app, getRelations } from "../state/app";
+import { getLabel, getTypeName, ROOT, STATUSES } from "../model/vocabulary";
 import { select } from "../state/actions";
-import { useSelector } from "../state/store";
+import { app, getRelations, useSelector } from "../state/app";
 import { LogEntries } from "./activity";
-import { NodeIcon, TaskProgress } from "./icon";
+import { FileTouchView } from "./files";
 import { NodeMessages } from "./questions";
-import { FileTouchView } from "./touch";
-import { Time } from "./time";
+import { NodeButton, NodeIcon, TaskProgress, Time } from "./widgets";
 
 // Longer lists are collapsed, so that the sections below stay visible.
 const MAX_NODES = 8;
@@ -96,7 +94,7 @@ function MapOverview({ map }: { map: Mindmap }) {
   );
 }
 
-export function NodeList({ title, nodes }: { title: string; nodes: MapNode[] }) {
+function NodeList({ title, nodes }: { title: string; nodes: MapNode[] }) {
   const [isExpanded, setExpanded] = useState(false);
   if (!nodes.length) return null;
   const isShort = nodes.length <= MAX_NODES + 1; // the button would take the place of one more node
@@ -118,21 +116,6 @@ export function NodeList({ title, nodes }: { title: string; nodes: MapNode[] }) 
         </button>
       )}
     </section>
-  );
-}
-
-export function NodeButton({ node }: { node: MapNode }) {
-  return (
-    <button
-      type="button"
-      class="node-button"
-      onClick={() => select(node.id)}
-      onPointerEnter={() => app.set({ hovered: node.id })}
-      onPointerLeave={() => app.set({ hovered: null })}
-    >
-      <NodeIcon type={node.type} status={getStatus(node)} />
-      <span>{node.label}</span>
-    </button>
   );
 }
 

@@ -2,15 +2,13 @@
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { CHANGE_NAMES } from "../model/changes";
-import { memoizeByObject } from "../model/memoize";
 import { computeProgress, findActiveTask } from "../model/progress";
-import { type Branch, findAncestors, getTree, getStatus } from "../model/tree";
+import { type Branch, findAncestors, getStatus, getTree, memoizeByObject } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
-import { app, getMatches } from "../state/app";
 import { select, toggleCollapsed } from "../state/actions";
+import { app, getMatches, useSelector } from "../state/app";
 import { chooseCollapsedRows } from "../state/collapse";
-import { useSelector } from "../state/store";
-import { NodeIcon, TaskProgress, ToolIcon } from "./icon";
+import { NodeIcon, TaskProgress, ToolIcon } from "./widgets";
 
 const getFirstCollapsedRows = memoizeByObject(chooseCollapsedRows);
 

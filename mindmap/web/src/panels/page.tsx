@@ -1,24 +1,20 @@
 // Root component: the sessions, or a map with its panels.
 
-import { useEffect, useLayoutEffect } from "preact/hooks";
-import { NO_SUCH_MAP, createOfflineError } from "../api/client";
+import { useEffect } from "preact/hooks";
+import { createOfflineError, NO_SUCH_MAP } from "../api/client";
 import { markAsSeen, showNextUnseen } from "../state/actions";
-import { app, getCurrentView, isOutlineShown } from "../state/app";
-import { useSelector } from "../state/store";
-import { CrossLinks } from "./crossLinks";
+import { app, isOutlineShown, useSelector } from "../state/app";
+import { LogBar } from "./activity";
 import { Header } from "./header";
 import { Help } from "./help";
-import { collapseToFit, listParts, resizePanes } from "../state/drawings";
-import { panes } from "../state/panes";
-import { LogBar } from "./logBar";
+import { ErrorMessage, Loading, Remedy, TextWithCode } from "./messages";
 import { Outline } from "./outline";
-import { Pane } from "./pane";
+import { Panes } from "./panes";
 import { QuestionBanner } from "./questions";
 import { Search } from "./search";
 import { Sessions } from "./sessions";
 import { SidePanel } from "./side";
-import { Loading, ErrorMessage, Remedy, TextWithCode } from "./messages";
-import { Time } from "./time";
+import { Time } from "./widgets";
 
 export function Page() {
   const mapId = useSelector(app, (state) => state.route.map);
@@ -73,27 +69,6 @@ function PhoneTabs() {
         ))}
       </div>
       <Search />
-    </div>
-  );
-}
-
-function Panes() {
-  const view = useSelector(app, getCurrentView);
-  const mapId = useSelector(app, (state) => state.map?.id);
-  const parts = listParts(view);
-  useLayoutEffect(() => {
-    // Layout effects of children run first, so each Pane has registered its size here.
-    collapseToFit([], false);
-    const watcher = new ResizeObserver(resizePanes);
-    for (const { tree } of panes.values()) watcher.observe(tree);
-    return () => watcher.disconnect();
-  }, [mapId, view]);
-  return (
-    <div class="panes">
-      {parts.map((part) => (
-        <Pane key={`${part} ${mapId}`} part={part} hasControls={part === parts.at(-1)} />
-      ))}
-      {parts.length > 1 && <CrossLinks key={mapId} />}
     </div>
   );
 }

@@ -4,10 +4,8 @@ import { useRef, useState } from "preact/hooks";
 import type { MapNode, Question } from "../api/types";
 import { listOpenQuestions } from "../model/progress";
 import { addComment, answerQuestion, dismissQuestion, select } from "../state/actions";
-import { app } from "../state/app";
-import { requestNotifications } from "../state/notifications";
-import { useSelector } from "../state/store";
-import { Time } from "./time";
+import { app, useSelector } from "../state/app";
+import { Time } from "./widgets";
 
 /** The oldest open question of the map that the user has not dismissed, and how many more there are. */
 export function QuestionBanner() {
@@ -38,7 +36,7 @@ function NotificationButton() {
   const [isOffered, setOffered] = useState("Notification" in window && Notification.permission === "default");
   if (!isOffered) return null;
   return (
-    <button type="button" class="link-button" onClick={() => void requestNotifications().then(() => setOffered(false))}>
+    <button type="button" class="link-button" onClick={() => void Notification.requestPermission().then(() => setOffered(false))}>
       Notify me of questions while this tab is hidden
     </button>
   );

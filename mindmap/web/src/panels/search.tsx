@@ -3,12 +3,10 @@
 import { useState } from "preact/hooks";
 import type { Mindmap } from "../api/types";
 import { findAncestors, getStatus } from "../model/tree";
-import { ROOT, STATUSES, TYPES, getTypeName } from "../model/vocabulary";
-import { app, getMatches } from "../state/app";
-import { clearSearch, selectNextMatch, select, toggleInSet } from "../state/actions";
-import { useSelector } from "../state/store";
-import { NodeIcon, ToolButton, ToolIcon } from "./icon";
-import { Menu } from "./menu";
+import { getTypeName, ROOT, STATUSES, TYPES } from "../model/vocabulary";
+import { clearSearch, select, selectNextMatch, toggleInSet } from "../state/actions";
+import { app, getMatches, useSelector } from "../state/app";
+import { Menu, NodeIcon, ToolButton, ToolIcon } from "./widgets";
 
 const MAX_RESULTS = 50;
 

@@ -3,12 +3,9 @@
 import { useState } from "preact/hooks";
 import type { SessionSummary } from "../api/types";
 import { isDone } from "../model/progress";
-import { app } from "../state/app";
-import { formatRoute } from "../state/route";
-import { useSelector } from "../state/store";
-import { ProgressBar } from "./icon";
-import { CopyableText, EmptyState, Loading, ErrorMessage } from "./messages";
-import { Time } from "./time";
+import { app, formatRoute, useSelector } from "../state/app";
+import { CopyableText, EmptyState, ErrorMessage, Loading } from "./messages";
+import { ProgressBar, Time } from "./widgets";
 
 export function Sessions() {
   const sessions = useSelector(app, (state) => state.sessions);

@@ -2,7 +2,8 @@
 
 import { select } from "d3-selection";
 import { type ZoomTransform, zoom, zoomIdentity } from "d3-zoom";
-import { type Box, OPENING_SCALE, type Size, computeScale } from "../layout/layout";
+import type { Box, Size } from "../layout/geometry";
+import { computeScale, OPENING_SCALE } from "../layout/layout";
 
 // Below this scale, text on cards is too small to read.
 export const MIN_TEXT_SCALE = 0.4;
@@ -86,8 +87,8 @@ export class Camera {
   }
 
   /**
-   * Shows a box at OPENING_SCALE or larger. If the box does not fit, shows its upper left part, or as far from there as
-   * needed to show the `focus` boxes, of which the last has priority.
+   * Shows a box at OPENING_SCALE or larger. If the box does not fit, shows its upper left part, moved as far as needed to
+   * show the `focus` boxes. The last of these boxes has priority.
    */
   fitAtOpeningScale(box: Box, focus: Box[], isAnimated: boolean): void {
     const { width, height } = this.availableSize;
@@ -139,7 +140,7 @@ export class Camera {
   }
 
   private setTransform(transform: ZoomTransform, isAnimated: boolean): void {
-    // The view is already there, or a running animation leads there; an instant move ends that animation, though.
+    // Nothing to do if the view is or soon will be there. An instant move still ends an animation that leads there.
     if (isSameView(transform, this.animation?.to ?? this.transform) && (isAnimated || !this.animation)) return;
     const isInstant = !isAnimated || document.hidden || matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.animation = null;

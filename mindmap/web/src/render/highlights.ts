@@ -1,9 +1,8 @@
 // Highlighting of cards and links: selected, hovered, related, faded, added, changed.
 
-import { type ChangeKind, type NodeChanges, CHANGE_NAMES } from "../model/changes";
 import type { LinkRoute } from "../layout/links";
-import { createMark } from "./card";
-import type { LinkElements } from "./links";
+import { type ChangeKind, type NodeChanges, CHANGE_NAMES } from "../model/changes";
+import { type LinkElements, createMark } from "./elements";
 
 export interface Highlight {
   selected: string | null;

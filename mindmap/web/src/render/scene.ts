@@ -1,17 +1,18 @@
-// Interactive drawing of one pane.
+// Interactive rendering of one pane.
 //
 // Drawing takes tens of milliseconds, moving a finished drawing almost nothing. So the surface extends beyond the view
 // and is transformed as a whole during gestures. The backdrop shows newly uncovered parts until they are drawn in time
 // slices. At rest everything is redrawn sharply.
 
 import type { ZoomTransform } from "d3-zoom";
-import type { Drawing } from "../layout/drawing";
-import { type Box, type Layout, type PlacedCard, type Size, OPENING_SCALE, contains, intersects, fitsAtOpeningScale } from "../layout/layout";
-import type { Measure } from "../layout/text";
-import { Backdrop } from "./backdrop";
+import type { Measure } from "../layout/card";
+import { type Box, type Size, computeCentre, computeDistance, contains, intersects } from "../layout/geometry";
+import { type Layout, type PlacedCard, fitsAtOpeningScale, OPENING_SCALE } from "../layout/layout";
+import type { Drawing } from "../layout/links";
 import { Camera } from "./camera";
-import { type Highlight, HighlightStyles, NO_HIGHLIGHT, isSameHighlight } from "./highlights";
-import { Surface, computeDistance, computeCentre } from "./surface";
+import { Backdrop } from "./canvas";
+import { type Highlight, HighlightStyles, isSameHighlight, NO_HIGHLIGHT } from "./highlights";
+import { Surface } from "./surface";
 
 /** Reactions to clicks, hovering and moves. `id` is null outside the cards. */
 export interface SceneCallbacks {
@@ -127,7 +128,7 @@ export class Scene {
     this.highlight = highlight;
     this.updateHighlights();
     if (highlight.unfaded !== previous.unfaded) this.redrawAll();
-    else if (highlight.selected !== previous.selected) this.drawnRegion = null;
+    else if (highlight.selected !== previous.selected) this.drawnRegion = null; // the selected card is always drawn
     this.scheduleDraw();
   }
 
@@ -136,7 +137,7 @@ export class Scene {
     this.surface.applyHighlights(this.highlightStyles);
   }
 
-  /** Adapts to the size of the pane; returns true if it has changed. */
+  /** Adapts to the size of the pane; returns true if the size has changed. */
   onResize(): boolean {
     const selected = this.findCard(this.highlight.selected);
     const wasVisible = selected && contains(this.view, selected);

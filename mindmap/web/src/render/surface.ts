@@ -1,14 +1,12 @@
 // SVG surface that draws the part of a map inside a box, with the detail that suits the scale.
 
-import type { Drawing } from "../layout/drawing";
-import { type Box, type PlacedCard, intersects } from "../layout/layout";
-import type { LinkRoute } from "../layout/links";
-import type { Measure } from "../layout/text";
+import { type Measure, truncateText } from "../layout/card";
+import { type Box, computeCentre, computeDistance, intersects } from "../layout/geometry";
+import type { PlacedCard } from "../layout/layout";
+import type { Drawing, LinkRoute } from "../layout/links";
+import { getStatus, isModelNode } from "../model/tree";
 import { MIN_TEXT_SCALE } from "./camera";
-import { type TreePosition, createCardElement } from "./card";
-import { mergeCards, chooseNames } from "./overview";
-import { Layer, drawSlice } from "./layer";
-import { type LinkElements, buildConnectorsPath, createLinkElements, buildTooltip, buildStraightLinkPaths } from "./links";
+import { type LinkElements, type TreePosition, buildConnectorsPath, buildStraightLinkPaths, buildTooltip, createCardElement, createLinkElements } from "./elements";
 import { HighlightStyles, NO_HIGHLIGHT } from "./highlights";
 import { createElement } from "./svg";
 
@@ -55,7 +53,7 @@ export class Surface {
   applyHighlights(highlights: HighlightStyles): void {
     this.highlights = highlights;
     this.cardLayer.forEach((id, group) => highlights.applyToCard(id, group));
-    this.linkLayer.forEach((_, drawn, route) => highlights.applyToLink(drawn, route));
+    this.linkLayer.forEach((_, elements, route) => highlights.applyToLink(elements, route));
   }
 
   /** Stops the animation of links while the surface moves, because each step of the animation would repaint the surface. */
@@ -124,24 +122,17 @@ export class Surface {
   }
 
   private createLink(route: LinkRoute): LinkElements {
-    const drawn = createLinkElements(route);
-    this.highlights.applyToLink(drawn, route);
-    this.links.append(drawn.line);
-    if (drawn.label) this.labels.append(drawn.label);
-    return drawn;
+    const elements = createLinkElements(route);
+    this.highlights.applyToLink(elements, route);
+    this.links.append(elements.line);
+    if (elements.label) this.labels.append(elements.label);
+    return elements;
   }
 
   private findCard(id: string | null): PlacedCard | null {
     return this.drawing?.layout.cards.get(id ?? "") ?? null;
   }
 }
-
-export const computeCentre = ({ x, y, width, height }: Box): { x: number; y: number } => ({ x: x + width / 2, y: y + height / 2 });
-
-export const computeDistance = (box: Box, from: { x: number; y: number }): number => {
-  const { x, y } = computeCentre(box);
-  return Math.hypot(x - from.x, y - from.y);
-};
 
 /** Checks whether two placed cards look the same. `card` is the same object as long as the content of the card is unchanged. */
 const looksSameCard = (a: PlacedCard, b: PlacedCard): boolean =>
@@ -158,4 +149,113 @@ const looksSameRoute = (a: LinkRoute, b: LinkRoute): boolean =>
 function findTreePosition({ branch }: PlacedCard): TreePosition {
   const siblings = branch.parent?.children ?? [branch];
   return { level: branch.depth + 1, position: siblings.indexOf(branch) + 1, count: siblings.length };
+}
+
+// ---- overview at small scales
+
+// Side, in pixels, of the squares whose cards share a path. Browsers paint a path again for every tile of 256 pixels that
+// it reaches.
+const CELL_PIXELS = 400;
+// In pixels: minimum width and height of a branch whose name is shown, and height of the line of a name. `count`: maximum
+// number of names.
+const NAME_LIMITS = { width: 64, height: 40, line: 18, count: 60 } as const;
+
+/** Merges neighbouring cards of the same class into paths. `name`: the class. */
+function mergeCards(cards: PlacedCard[], isFaded: (id: string) => boolean, scale: number): { name: string; path: string }[] {
+  const groups = new Map<string, { name: string; boxes: string[] }>();
+  const cellSize = CELL_PIXELS / scale;
+  for (const placedCard of cards) {
+    const name = `${getOverviewClass(placedCard)}${isFaded(placedCard.branch.id) ? " faded" : ""}`;
+    const key = `${name} ${Math.floor(placedCard.x / cellSize)} ${Math.floor(placedCard.y / cellSize)}`;
+    let group = groups.get(key);
+    if (!group) groups.set(key, (group = { name, boxes: [] }));
+    group.boxes.push(`M${Math.round(placedCard.x)} ${Math.round(placedCard.y)}h${placedCard.width}v${placedCard.height}h-${placedCard.width}z`);
+  }
+  return [...groups.values()].map(({ name, boxes }) => ({ name, path: boxes.join("") }));
+}
+
+function getOverviewClass({ branch: { node } }: PlacedCard): string {
+  const status = getStatus(node);
+  if (status) return `s-${status}`;
+  return isModelNode(node) ? `t-${node.type}` : "plain";
+}
+
+interface OverviewName {
+  text: string;
+  x: number;
+  y: number;
+}
+
+/** Chooses the branches whose names are shown at a scale: the largest ones whose names do not overlap. Returns the names. */
+function chooseNames(cards: PlacedCard[], scale: number, measure: Measure): OverviewName[] {
+  const large = cards
+    .filter(({ branch, subtreeBox }) => branch.children.length && subtreeBox.width * scale > NAME_LIMITS.width && subtreeBox.height * scale > NAME_LIMITS.height)
+    .sort((a, b) => a.branch.depth - b.branch.depth || b.subtreeBox.height - a.subtreeBox.height);
+  const names: (OverviewName & { right: number })[] = [];
+  for (const { branch, x, y, height, subtreeBox } of large) {
+    if (names.length >= NAME_LIMITS.count) break;
+    const text = branch.parent ? truncateText(branch.node.label, subtreeBox.width * scale * 0.8, measure) : branch.node.label;
+    const name = { text, x, y: y + height / 2, right: x + (measure(text) + 16) / scale };
+    const isOverlapping = names.some(
+      (other) => name.x < other.right && other.x < name.right && Math.abs(other.y - name.y) * scale < NAME_LIMITS.line,
+    );
+    if (!isOverlapping) names.push(name);
+  }
+  return names;
+}
+
+// ---- layers of drawn elements
+
+// Time to draw in one animation frame. The browser's layout and paint take as long again, so that both together take half
+// of the 16 ms of a frame.
+const SLICE_MS = 4;
+
+interface LayerEntry<Item, Graphic> {
+  item: Item;
+  graphic: Graphic;
+}
+
+/** Graphic elements by key. An update removes obsolete elements, keeps those that look the same, and draws new ones in time slices. */
+class Layer<Item, Graphic> {
+  private readonly entries = new Map<string, LayerEntry<Item, Graphic>>();
+  private pending: [string, Item][] = [];
+
+  constructor(
+    private readonly draw: (key: string, item: Item) => Graphic,
+    private readonly remove: (graphic: Graphic) => void,
+    private readonly isSame: (a: Item, b: Item) => boolean,
+  ) {}
+
+  /** Removes the elements of obsolete and changed items now, and queues the items to draw in the order of the map. */
+  update(items: Map<string, Item>): void {
+    for (const [key, { item, graphic }] of this.entries) {
+      const next = items.get(key);
+      if (next && this.isSame(next, item)) {
+        this.entries.set(key, { item: next, graphic });
+      } else {
+        this.remove(graphic);
+        this.entries.delete(key);
+      }
+    }
+    this.pending = [...items].filter(([key]) => !this.entries.has(key)).reverse();
+  }
+
+  /** Draws pending items until the deadline; returns true if none is left. */
+  drawPending(deadline: number): boolean {
+    while (this.pending.length && performance.now() < deadline) {
+      const [key, item] = this.pending.pop()!;
+      this.entries.set(key, { item, graphic: this.draw(key, item) });
+    }
+    return !this.pending.length;
+  }
+
+  forEach(act: (key: string, graphic: Graphic, item: Item) => void): void {
+    for (const [key, { item, graphic }] of this.entries) act(key, graphic, item);
+  }
+}
+
+/** Draws pending items of the layers for one time slice; returns true if none is left. */
+function drawSlice(...layers: { drawPending: (deadline: number) => boolean }[]): boolean {
+  const deadline = performance.now() + SLICE_MS;
+  return layers.every((layer) => layer.drawPending(deadline));
 }

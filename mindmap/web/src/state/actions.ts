@@ -1,20 +1,16 @@
-// Actions of the user and reactions to server events; each changes the state.
+// Actions of the user and reactions to server events. Both change the state.
 
 import * as api from "../api/client";
-import type { ServerEvent } from "../api/events";
-import { subscribeShared } from "../api/sharedEvents";
+import { type ServerEvent, subscribeShared } from "../api/events";
 import type { Mindmap } from "../api/types";
 import { findMentions } from "../model/activity";
 import { type NodeChanges, findChangesSince, mergeChanges, reconcileMap, removeDeletedNodes } from "../model/changes";
-import { findActiveTask } from "../model/progress";
+import { findActiveTask, listOpenQuestions } from "../model/progress";
 import { findAncestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
-import { INITIAL_MAP_STATE, app, getCollapsed, getMatches, getRelations, isOutlineShown } from "./app";
+import { type Route, type View, app, formatRoute, getCollapsed, getMatches, getRelations, INITIAL_MAP_STATE, isOutlineShown, parseRoute } from "./app";
 import { chooseCollapsedNodes } from "./collapse";
-import { collapseToFit } from "./drawings";
-import { notifyOfQuestions } from "./notifications";
-import { panes } from "./panes";
-import { parseRoute, type Route, type View, formatRoute } from "./route";
+import { collapseToFit, panes } from "./panes";
 import { loadTabState } from "./storage";
 
 // Time for which changes are highlighted: long enough to notice after a switch from another window.
@@ -23,7 +19,7 @@ const NOTICE_MS = 6_000;
 
 // ---- route
 
-/** Follows the address, after a click on a link, a step through the history or at the start. */
+/** Shows what the address names: at the start, and after a click on a link or a step through the history. */
 export function readRoute(): void {
   const route = parseRoute(location.hash);
   const { route: previousRoute, map, isPanelOpen } = app.get();
@@ -204,7 +200,32 @@ function handleEvent(event: ServerEvent): void {
   } else {
     const { map } = app.get().route;
     if (!map || map === event.id) reloadIfVisible();
-    if (document.hidden && map === event.id && app.get().map) void notifyOfQuestions(map, showNodeOfMap);
+    if (document.hidden && map === event.id && app.get().map) void notifyOfQuestions(map);
+  }
+}
+
+// ---- notifications of the browser about questions, while the tab is hidden
+
+let isCheckingQuestions = false;
+const notifiedIds = new Set<string>();
+
+/** Shows a notification for each open question that the hidden tab does not show yet. A click on it opens the node. */
+async function notifyOfQuestions(id: string): Promise<void> {
+  if (isCheckingQuestions || !("Notification" in window) || Notification.permission !== "granted") return;
+  isCheckingQuestions = true;
+  try {
+    const shownIds = new Set(listOpenQuestions(app.get().map!).map(({ question }) => question.id));
+    for (const { node, question } of listOpenQuestions(await api.fetchMindmap(id))) {
+      if (shownIds.has(question.id) || notifiedIds.has(question.id)) continue;
+      notifiedIds.add(question.id);
+      // The tag is the same in other tabs, so the browser shows one notification for all tabs.
+      const notification = new Notification(`${question.client ?? "An agent"} asks about ${node.label}`, { body: question.text, tag: question.id });
+      notification.onclick = () => (window.focus(), showNodeOfMap(id, node.id));
+    }
+  } catch (error) {
+    api.assertApiError(error); // the next event tries again
+  } finally {
+    isCheckingQuestions = false;
   }
 }
 
@@ -233,7 +254,7 @@ export function dismissQuestion(id: string): void {
 // ---- collapsing
 
 /** Returns the collapsed nodes without the ancestors of the given nodes. */
-export function expandTo(map: Mindmap, ids: Iterable<string>): Set<string> {
+function expandTo(map: Mindmap, ids: Iterable<string>): Set<string> {
   const collapsed = new Set(app.get().collapsed);
   for (const id of ids) for (const ancestor of findAncestors(map, id)) collapsed.delete(ancestor.id);
   return collapsed;
@@ -286,7 +307,7 @@ export function zoomToNode(): void {
 
 // ---- activity log
 
-/** Shows an entry of the log, 0 the newest, and selects the first node that it mentions; null or a negative number shows none. */
+/** Shows an entry of the log, 0 the newest, and selects the first node that it mentions. Null or a negative index shows none. */
 export function showLogEntry(index: number | null): void {
   const { map } = app.get();
   const entry = index === null ? undefined : map?.activityLog[Math.min(index, map.activityLog.length - 1)];
@@ -299,7 +320,7 @@ export function showLogEntry(index: number | null): void {
   app.set({ logIndex: map.activityLog.indexOf(entry), file: null });
 }
 
-/** Steps by `count` entries through the log: to older entries, or to newer ones if `count` is negative. Beyond the newest entry, none is shown. */
+/** Steps through the log by `count` entries: to older ones, or to newer ones if negative. A step beyond the newest entry shows none. */
 export const stepThroughLog = (count: number): void => showLogEntry((app.get().logIndex ?? -1) + count);
 
 // ---- notices and git sync

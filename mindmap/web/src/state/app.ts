@@ -1,20 +1,110 @@
-// State of the page.
+// State of the page, with the route in the URL, and the values that are computed from the state.
 
+import { useLayoutEffect, useReducer, useRef } from "preact/hooks";
 import type { ApiError, Problem } from "../api/client";
 import type { Link, Mindmap, SessionSummary } from "../api/types";
 import { findMentions } from "../model/activity";
 import type { NodeChanges } from "../model/changes";
-import { memoizeByObject, memoizeLast } from "../model/memoize";
 import { type Relations, buildRelations, findCrossLinks, findNodesWithFile, findRelated } from "../model/relations";
-import { parseQuery, findNodes, isEmptyQuery } from "../model/search";
-import { findModelNodeIds } from "../model/tree";
-import type { Route, View } from "./route";
-import { Store } from "./store";
+import { findNodes, isEmptyQuery, parseQuery } from "../model/search";
+import { findModelNodeIds, memoizeByObject } from "../model/tree";
+
+// ---- route
+
+export type View = "map" | "plan" | "model" | "both";
+export const VIEWS: readonly View[] = ["both", "map", "plan", "model"];
+
+/** Route in the URL fragment: `#/` for the sessions, `#/map/ID/node/NODE?view=plan` for a node of a map in a view. */
+export interface Route {
+  map: string | null;
+  node: string | null;
+  /** Null if the URL names no view; the page then shows a view that suits the map and the window. */
+  view: View | null;
+}
+
+export function parseRoute(hash: string): Route {
+  const [path = "", query = ""] = hash.replace(/^#/u, "").split("?");
+  const parts = path.split("/").filter(Boolean).map(decodePart);
+  const view = new URLSearchParams(query).get("view") as View | null;
+  return {
+    map: parts[0] === "map" && parts[1] ? parts[1] : null,
+    node: parts[2] === "node" && parts[3] ? parts[3] : null,
+    view: view && VIEWS.includes(view) ? view : null,
+  };
+}
+
+export function formatRoute({ map, node, view }: Route): string {
+  if (!map) return "#/";
+  const nodePart = node ? `/node/${encodeURIComponent(node)}` : "";
+  return `#/map/${encodeURIComponent(map)}${nodePart}${view ? `?view=${view}` : ""}`;
+}
+
+function decodePart(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch (error) {
+    if (error instanceof URIError) return part;
+    throw error;
+  }
+}
+
+// ---- store
+
+/** Observable container of a state. */
+class Store<State extends object> {
+  private readonly listeners = new Set<() => void>();
+
+  constructor(private state: State) {}
+
+  get(): State {
+    return this.state;
+  }
+
+  set(changes: Partial<State>): void {
+    this.state = { ...this.state, ...changes };
+    for (const listener of [...this.listeners]) listener();
+  }
+
+  subscribe(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+}
+
+/** Hook that returns a selected value and re-renders the component when it changes. */
+export function useSelector<State extends object, Selected>(
+  store: Store<State>,
+  selector: (state: State) => Selected,
+): Selected {
+  const [, rerender] = useReducer((count: number) => count + 1, 0);
+  const selected = selector(store.get());
+  const latest = useRef({ selected, selector });
+  latest.current = { selected, selector };
+  useLayoutEffect(() => {
+    const rerenderIfChanged = (): void => {
+      if (!Object.is(latest.current.selector(store.get()), latest.current.selected)) rerender(undefined as never);
+    };
+    rerenderIfChanged(); // changes between rendering and subscribing
+    return store.subscribe(rerenderIfChanged);
+  }, [store]);
+  return selected;
+}
+
+/** Returns a function that caches its last result, because most changes of the state leave its arguments the same. */
+function memoizeLast<Arguments extends unknown[], Value>(compute: (...values: Arguments) => Value): (...values: Arguments) => Value {
+  let cached: { values: Arguments; value: Value } | null = null;
+  return (...values) => {
+    if (!cached || cached.values.some((value, index) => !Object.is(value, values[index]))) cached = { values, value: compute(...values) };
+    return cached.value;
+  };
+}
+
+// ---- state
 
 export type Connection = "connecting" | "live" | "offline";
 export type Theme = "system" | "light" | "dark";
 export type Tab = "node" | "files" | "activity";
-export type Dialog = "help" | null;
+type Dialog = "help" | null;
 
 export interface AppState {
   route: Route;
@@ -46,13 +136,15 @@ export interface AppState {
   lastUpdate: string;
   /** Ids of open questions that the user does not want to see above the map. */
   dismissedQuestions: ReadonlySet<string>;
+  /** Id of the node under the pointer. */
   hovered: string | null;
   /** Path of the selected file; the nodes without it are faded. */
   file: string | null;
   /** Text of the search field. */
   search: string;
-  /** Types and statuses that are chosen in the filter menu. */
+  /** Types that are chosen in the filter menu. */
   types: ReadonlySet<string>;
+  /** Statuses that are chosen in the filter menu. */
   statuses: ReadonlySet<string>;
   showOnlyMatches: boolean;
   /** Index of the shown entry of the activity log, 0 the newest; null if none is shown. */
@@ -65,6 +157,7 @@ export interface AppState {
   theme: Theme;
   notice: { text: string; isError: boolean } | null;
   isSyncing: boolean;
+  /** True in a narrow window, which at first shows one pane and no side panel. */
   isNarrow: boolean;
   isPhone: boolean;
   /** What a phone shows. */
@@ -116,6 +209,8 @@ export const app = new Store<AppState>({
   isPhone: false,
   phoneTab: "outline",
 });
+
+// ---- values that are computed from the state
 
 export const getRelations: (map: Mindmap) => Relations = memoizeByObject(buildRelations);
 export const getModelNodeIds: (map: Mindmap) => ReadonlySet<string> = memoizeByObject(findModelNodeIds);

@@ -1,9 +1,8 @@
-// Collapsing of branches.
+// Choice of the nodes to collapse, and trees without the descendants of collapsed nodes.
 
 import type { Mindmap } from "../api/types";
-import { memoizeByObject } from "../model/memoize";
 import { computeProgress, findActiveTask, isDone } from "../model/progress";
-import { type Branch, findAncestors, getStatus, getTree } from "../model/tree";
+import { type Branch, findAncestors, getStatus, getTree, memoizeByObject } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
 
 const ACTIVE_STATUSES = new Set(["in_progress", "blocked"]);
@@ -29,9 +28,9 @@ export function chooseCollapsedNodes(map: Mindmap, parts: PartToFit[], idsToShow
   const collapsed = new Set(Object.values(map.nodes).flatMap((node) => (node.children.length && node.id !== ROOT ? node.id : [])));
   for (const id of [findActiveTask(map) ?? ROOT, ...idsToShow]) for (const ancestor of findAncestors(map, id)) collapsed.delete(ancestor.id);
   // Nothing more is expanded in a part that does not fit even with these nodes collapsed.
-  const fitting = parts.filter(({ fits }) => fits(collapsed));
-  const order = fitting.length ? listByImportance(map) : [];
-  for (const { has, fits } of fitting) {
+  const fittingParts = parts.filter(({ fits }) => fits(collapsed));
+  const order = fittingParts.length ? listByImportance(map) : [];
+  for (const { has, fits } of fittingParts) {
     let rejectedCount = 0;
     for (const id of order) {
       const toExpand = [id, ...findAncestors(map, id).map((node) => node.id)].filter((candidate) => collapsed.has(candidate) && has(candidate));
@@ -71,8 +70,8 @@ function listNodesByLevel(map: Mindmap): string[] {
 }
 
 /**
- * Removes the descendants of collapsed nodes. Returns the remaining tree, the number of hidden nodes below each collapsed
- * node, and for each node the id of the node whose card shows it: its own id, or the id of a collapsed ancestor.
+ * Copies a tree without the descendants of collapsed nodes. Returns the copy, the number of hidden nodes below each
+ * collapsed node, and for each node the id of the node whose card shows it: its own id, or the id of a collapsed ancestor.
  */
 export function collapseTree(root: Branch, collapsed: ReadonlySet<string>): { tree: Branch; hiddenCounts: Map<string, number>; visibleIdOf: Map<string, string> } {
   const hiddenCounts = new Map<string, number>();

@@ -1,11 +1,13 @@
-// What the browser stores for the page: the theme, and for each tab and map what the user has not seen yet.
+// Theme, and for each tab and map what the user has not seen or has dismissed; the browser stores both.
 
 import type { ChangeKind } from "../model/changes";
+import { clearColourCache } from "../render/canvas";
 import { type AppState, type Theme, app } from "./app";
+import { panes } from "./panes";
 
-// Another format of the stored values needs other keys. This is the key of the theme in the local storage.
+// Key of the theme in the local storage. Another format of a stored value needs another key.
 const THEME_KEY = "mindmap-theme";
-// Start of the keys in the session storage; the id of the map follows.
+// Start of a tab's keys in the session storage; the id of the map follows.
 const TAB_STATE_PREFIX = "mindmap-tab ";
 const THEMES: readonly Theme[] = ["system", "light", "dark"];
 
@@ -33,9 +35,9 @@ function tryAccess<Result>(access: () => Result): Result | null {
 }
 
 export const loadTheme = (): Theme => THEMES.find((theme) => theme === tryAccess(() => localStorage.getItem(THEME_KEY))) ?? "system";
-export const storeTheme = (theme: Theme): void => void tryAccess(() => localStorage.setItem(THEME_KEY, theme));
+const storeTheme = (theme: Theme): void => void tryAccess(() => localStorage.setItem(THEME_KEY, theme));
 
-/** Returns what the tab has stored about a map; nothing for the list of all maps. */
+/** Returns the state that the tab has stored for a map; an empty state for the list of all maps. */
 export function loadTabState(map: string | null): TabState {
   const stored = map && tryAccess(() => JSON.parse(sessionStorage.getItem(TAB_STATE_PREFIX + map) ?? "null") as Partial<StoredTabState> | null);
   const { unseen, lookedAt, lastUpdate, dismissedQuestions } = { ...EMPTY_TAB_STATE, ...stored };
@@ -53,4 +55,24 @@ export function watchTabState(): void {
     const tabState: StoredTabState = { unseen: [...unseen], lookedAt: unseenSince, lastUpdate, dismissedQuestions: [...dismissedQuestions] };
     tryAccess(() => sessionStorage.setItem(TAB_STATE_PREFIX + route.map, JSON.stringify(tabState)));
   });
+}
+
+// ---- theme
+
+const NEXT_THEME: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
+export const getNextTheme = (): Theme => NEXT_THEME[app.get().theme];
+export const switchTheme = (): void => setTheme(getNextTheme());
+
+export function setTheme(theme: Theme): void {
+  app.set({ theme });
+  if (theme === "system") delete document.documentElement.dataset["theme"];
+  else document.documentElement.dataset["theme"] = theme;
+  repaint();
+  storeTheme(theme);
+}
+
+/** Repaints the canvases after a switch between light and dark. */
+export function repaint(): void {
+  clearColourCache();
+  for (const { repaint: repaintPane } of panes.values()) repaintPane();
 }

@@ -1,12 +1,14 @@
-// SVG elements of a card.
+// SVG elements of cards and links, and paths of connectors (lines between parents and children).
 
+import { type Card, buildAccessibleName, CARD_METRICS, describeCrossLinks } from "../layout/card";
+import { type Box, intersects } from "../layout/geometry";
+import type { Layout, PlacedCard } from "../layout/layout";
+import type { LinkRoute } from "../layout/links";
 import { computePercent } from "../model/progress";
 import { getStatus } from "../model/tree";
-import { CARD_METRICS, type Card, buildAccessibleName, describeCrossLinks } from "../layout/card";
-import type { PlacedCard } from "../layout/layout";
-import { type Icon, getIcon } from "./icons";
-import { buildOutline } from "./shapes";
-import { createElement } from "./svg";
+import { type Icon, buildOutline, createElement, getIcon } from "./svg";
+
+// ---- cards
 
 /** Position in the tree, for screen readers: level, position among siblings, and their count. */
 export interface TreePosition {
@@ -15,6 +17,7 @@ export interface TreePosition {
   count: number;
 }
 
+/** Returns the element of a card. `prefix`: start of its `id` attribute, which differs from pane to pane. */
 export function createCardElement(placedCard: PlacedCard, prefix: string, treePosition: TreePosition): SVGGElement {
   const { card, branch } = placedCard;
   const { node } = branch;
@@ -46,7 +49,7 @@ export function createCardElement(placedCard: PlacedCard, prefix: string, treePo
 // Types and statuses of other programs may contain any character.
 const removeSpecialCharacters = (word: string): string => word.replace(/[^a-z_]/gu, "");
 
-export function createIcon({ line, solid }: Icon, x: number, y: number, name: string): SVGGElement {
+function createIcon({ line, solid }: Icon, x: number, y: number, name: string): SVGGElement {
   return createElement(
     "g",
     { class: name, transform: `translate(${x} ${y})`, "aria-hidden": "true" },
@@ -55,7 +58,7 @@ export function createIcon({ line, solid }: Icon, x: number, y: number, name: st
   );
 }
 
-// Some shapes have a point on the right.
+// Space to the right of the text about files, because some shapes have a point there.
 const FILES_MARGIN = 16;
 
 function createTexts(card: Card): SVGTextElement[] {
@@ -124,5 +127,54 @@ function createToggle(card: Card): SVGGElement {
     { class: "toggle", transform: `translate(${card.width} ${card.height / 2})`, "aria-hidden": "true" },
     createElement("rect", { x: -9, y: -9, width, height: 18, rx: 9 }),
     createElement("text", { x: -9 + width / 2, y: 4, "text-anchor": "middle" }, text),
+  );
+}
+
+// ---- links and connectors
+
+// In pixels at scale 1. Longer links are solid and thin, because browsers compute dashes along the whole link.
+const LONG_LINK_LENGTH = 1_800;
+
+export interface LinkElements {
+  line: SVGGElement;
+  /** Text that is drawn above the cards; null without a label. */
+  label: SVGTextElement | null;
+}
+
+/** Returns the tooltip of a route: one line for each of its links. */
+export const buildTooltip = ({ links }: LinkRoute): string =>
+  links.map((link) => [link.label, link.notes].filter(Boolean).join(": ")).filter(Boolean).join("\n");
+
+export function createLinkElements(route: LinkRoute): LinkElements {
+  const [x, y] = route.labelPoint;
+  const tooltip = buildTooltip(route);
+  const line = createElement(
+    "g",
+    { class: `link ${route.style}${Math.hypot(route.box.width, route.box.height) > LONG_LINK_LENGTH ? " long" : ""}`, "data-key": route.key },
+    tooltip ? createElement("title", {}, tooltip) : null,
+    createElement("path", { class: "hit", d: route.path }), // wide invisible line for the pointer
+    createElement("path", { class: "stroke", d: route.path }),
+    createElement("path", { class: "arrow", d: route.arrow }),
+  );
+  if (!route.label) return { line, label: null };
+  const label = createElement("text", { class: `link-label${route.isCrowded ? " crowded" : ""}`, x, y: y + 4, "text-anchor": "middle" }, route.label);
+  for (const [event, isPointed] of [["pointerenter", true], ["pointerleave", false]] as const) {
+    line.addEventListener(event, () => [line, label].forEach((part) => part.classList.toggle("pointed", isPointed)));
+  }
+  return { line, label };
+}
+
+/** Returns the connectors that cross a view as one SVG path; all of them if the view is null. */
+export const buildConnectorsPath = ({ connectors }: Layout, view: Box | null): string =>
+  connectors.flatMap(({ path, box }) => (!view || intersects(box, view) ? path : [])).join("");
+
+// Browsers paint one path with hundreds of self-intersections more slowly than many short paths.
+const LINKS_PER_PATH = 40;
+
+/** Returns the links of the overview: straight lines, merged into a few paths. */
+export function buildStraightLinkPaths(routes: LinkRoute[]): string[] {
+  const lines = routes.map(({ ends: [[x1, y1], [x2, y2]] }) => `M${Math.round(x1)} ${Math.round(y1)}L${Math.round(x2)} ${Math.round(y2)}`);
+  return Array.from({ length: Math.ceil(lines.length / LINKS_PER_PATH) }, (_, part) =>
+    lines.slice(part * LINKS_PER_PATH, (part + 1) * LINKS_PER_PATH).join(""),
   );
 }

@@ -1,13 +1,45 @@
-// Low-resolution picture of the map behind the drawing; visible until newly uncovered cards are drawn.
+// Backdrop of a pane, and the style sheet's colours for canvases and exported files.
 
-import type { Drawing } from "../layout/drawing";
-import type { Box, PlacedCard } from "../layout/layout";
-import { resolveColour, getColourProperty } from "./colours";
+import type { MapNode } from "../api/types";
+import type { Box } from "../layout/geometry";
+import type { PlacedCard } from "../layout/layout";
+import type { Drawing } from "../layout/links";
+import { getStatus, isModelNode } from "../model/tree";
 
-// The canvas takes four bytes per pixel: six megabytes.
+let colourByProperty = new Map<string, string>();
+
+/** Returns the current value of a CSS custom property with a colour, in the light or dark theme. */
+export function resolveColour(name: string): string {
+  let value = colourByProperty.get(name);
+  if (value === undefined) colourByProperty.set(name, (value = computeColour(name)));
+  return value;
+}
+
+function computeColour(name: string): string {
+  const probe = document.createElement("span");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}
+
+export function clearColourCache(): void {
+  colourByProperty = new Map();
+}
+
+/** Returns the name of the CSS property with the colour of a node's status or type, for the minimap and the backdrop. */
+export function getColourProperty(node: MapNode): string {
+  const status = getStatus(node);
+  return status ? `--mark-${status.replace(/_/gu, "-")}` : isModelNode(node) ? "--mark-model" : "--mark-plain";
+}
+
+// Maximum size of the backdrop's canvas. A pixel takes four bytes, so this is six megabytes.
 const MAX_PIXELS = 1_500_000;
+// Maximum scale of the backdrop. A low resolution is enough, because it is shown only until cards are drawn.
 const MAX_SCALE = 0.5;
 
+/** Low-resolution picture of the map behind the drawing, which is visible until newly uncovered cards are drawn. */
 export class Backdrop {
   readonly canvas = document.createElement("canvas");
   private bounds: Box | null = null;
