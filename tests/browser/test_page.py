@@ -182,6 +182,28 @@ def test_git_sync_and_lineage(site: Site, session: PageSession, tmp_path: Path) 
     expect(page.locator(".diff .added").filter(has_text="b = 2")).to_have_text("+b = 2 # <U+202E>fine")
 
 
+def test_hidden_characters_of_paths_and_symbols_are_shown(site: Site, session: PageSession) -> None:
+    """A path or symbol with a control of text direction cannot look like another one."""
+    document = maps.create_small_map("/work/\u202ecba")
+    node_id = find_id(document, "UploadSession")
+    touch = TouchInput(
+        "photo_\u202egpj.py",
+        "rename",
+        previous_path="a\u202eb.py",
+        symbols=("c\u202ed",),
+        changes=maps.CHANGES,
+    )
+    site.create_map(maps.attach_file(document, node_id, 9, touch))
+    page = session.open("#/map/mm_test")
+    page.get_by_role("tab", name="Files").click()
+    page.get_by_role("button", name=re.compile("^photo")).click()
+    expect(page.locator(".touch").first).to_contain_text("photo_<U+202E>gpj.py")
+    expect(page.locator(".touch").first).to_contain_text("was a<U+202E>b.py")
+    assert "\u202e" not in page.locator("#side-body").inner_html()
+    page.get_by_role("tab", name="Node").click()
+    expect(page.locator(".workspace")).to_have_text("/work/<U+202E>cba")
+
+
 def test_exports_are_complete(site: Site, session: PageSession) -> None:
     """Every export contains the labels, and the picture is well-formed and standalone."""
     document = site.create_map(maps.create_small_map())

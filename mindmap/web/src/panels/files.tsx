@@ -107,7 +107,7 @@ export function FileTouchView({ map, touch }: { map: Mindmap; touch: FileTouch }
           type="button"
           class="file"
           aria-pressed={isSelected}
-          title={`Highlight the nodes with ${touch.path}`}
+          title={`Highlight the nodes with ${escapeHiddenCharacters(touch.path)}`}
           onClick={() => app.set({ file: isSelected ? null : touch.path, logIndex: null })}
         >
           <FilePath path={touch.path} />
@@ -117,7 +117,7 @@ export function FileTouchView({ map, touch }: { map: Mindmap; touch: FileTouch }
       </p>
       {touch.previousPath && (
         <p class="muted">
-          was <code>{touch.previousPath}</code>
+          was <code>{escapeHiddenCharacters(touch.previousPath)}</code>
         </p>
       )}
       {touch.summary && <p class="summary">{touch.summary}</p>}
@@ -142,9 +142,9 @@ function ChangeView({ change }: { change: CodeChange }) {
       <ChangeGlyph kind={change.kind} />
       <span class="change-label">{getGlyphAndLabel(change.kind)[1]}</span>
       <code>
-        {change.previousSymbol && <s>{change.previousSymbol}</s>}
+        {change.previousSymbol && <s>{escapeHiddenCharacters(change.previousSymbol)}</s>}
         {change.previousSymbol && " "}
-        {change.symbol}
+        {escapeHiddenCharacters(change.symbol)}
       </code>
       {change.detail && <span class="detail">{change.detail}</span>}
     </>
@@ -160,14 +160,15 @@ function SymbolList({ touch }: { touch: FileTouch }) {
     <ul class="symbols" aria-label="Symbols">
       {symbols.map((symbol) => (
         <li key={symbol}>
-          <code>{symbol}</code>
+          <code>{escapeHiddenCharacters(symbol)}</code>
         </li>
       ))}
     </ul>
   );
 }
 
-function FilePath({ path }: { path: string }) {
+function FilePath({ path: unsafePath }: { path: string }) {
+  const path = escapeHiddenCharacters(unsafePath);
   const cut = path.lastIndexOf("/") + 1;
   return (
     <span class="file-path">
@@ -215,7 +216,7 @@ function LineageButton({ mindmap, touch }: { mindmap: string; touch: FileTouch }
         {lookup === null ? "Why?" : "Hide"}
         <span class="visually-hidden">
           {" "}
-          {lookup === null ? "Explain the lines of" : "the explanation of"} {touch.path}
+          {lookup === null ? "Explain the lines of" : "the explanation of"} {escapeHiddenCharacters(touch.path)}
         </span>
       </button>
       <LookupView lookup={lookup} view={(lineage) => <LineageView mindmap={mindmap} lineage={lineage} />} />
@@ -283,7 +284,7 @@ function CommitBody({ details: { commit, diff, limitation } }: { details: Commit
     <>
       {body && <p class="commit-body">{escapeHiddenCharacters(body)}</p>}
       {diff && (
-        <pre class="diff" tabIndex={0} aria-label={`Diff of ${diff.path}`}>
+        <pre class="diff" tabIndex={0} aria-label={`Diff of ${escapeHiddenCharacters(diff.path)}`}>
           {escapeHiddenCharacters(diff.text).split("\n").map((line, index) => (
             <span key={index} class={LINE_CLASSES[line[0] ?? ""]}>
               {line}

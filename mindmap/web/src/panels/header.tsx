@@ -1,5 +1,6 @@
 // Header with title, connection state, search, views and tools.
 
+import { escapeHiddenCharacters } from "../api/client";
 import { computeProgress } from "../model/progress";
 import { ROOT } from "../model/vocabulary";
 import { showView } from "../state/actions";
@@ -55,7 +56,7 @@ function Title() {
   const { done, total } = computeProgress(map).get(ROOT)!;
   return (
     <div class="title">
-      <h1 title={map.workspacePath ? `${map.title} · ${map.workspacePath}` : map.title}>{map.title}</h1>
+      <h1 title={map.workspacePath ? `${map.title} · ${escapeHiddenCharacters(map.workspacePath)}` : map.title}>{map.title}</h1>
       {total > 0 && (
         <span class="title-progress">
           <ProgressBar done={done} total={total} />

@@ -1,6 +1,7 @@
 // Panel of the selected node, or of the whole map.
 
 import { useState } from "preact/hooks";
+import { escapeHiddenCharacters } from "../api/client";
 import type { Link, MapNode, Mindmap } from "../api/types";
 import { computeProgress, findActiveTask } from "../model/progress";
 import { findRelated } from "../model/relations";
@@ -83,7 +84,7 @@ function MapOverview({ map }: { map: Mindmap }) {
     <>
       {map.workspacePath && (
         <p class="workspace">
-          <code>{map.workspacePath}</code>
+          <code>{escapeHiddenCharacters(map.workspacePath)}</code>
         </p>
       )}
       <NodeList title="In progress" nodes={inProgress} />

@@ -1,6 +1,7 @@
 // List of all maps, most recently changed first.
 
 import { useState } from "preact/hooks";
+import { escapeHiddenCharacters } from "../api/client";
 import type { SessionSummary } from "../api/types";
 import { isDone } from "../model/progress";
 import { app, formatRoute, useSelector } from "../state/app";
@@ -122,7 +123,7 @@ function Session({ summary }: { summary: SessionSummary }) {
         )}
         <span>{formatCount(summary.nodeCount, "node")}</span>
         <span>{formatCount(summary.fileCount, "file")}</span>
-        {workspacePath && <span class="path">{workspacePath}</span>}
+        {workspacePath && <span class="path">{escapeHiddenCharacters(workspacePath)}</span>}
       </span>
     </a>
   );
