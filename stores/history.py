@@ -290,6 +290,7 @@ def build_reachability_test(
 class SymbolTouch:
     """Change of a file that may concern a symbol: it touches the symbol, renames the file, or is part of a merge.
 
+    - `commit_row`: row id of the commit in its table, in which parents come before children.
     - `date`: committer date in seconds since 1970.
     - `path`: path after the change, or before a deletion. `old_path`: path before a rename, else None.
     - `parent`: names of the enclosing symbols, joined by dots, or empty; None if unknown.
@@ -299,6 +300,7 @@ class SymbolTouch:
 
     hunk_id: int
     commit_sha: str
+    commit_row: int
     date: int
     path: bytes
     old_path: bytes | None
@@ -316,7 +318,7 @@ coalesce((SELECT any_value(earlier.file_path_bytes) FROM hunks AS earlier
 # The last column is `SymbolTouch.may_define`. A symbol is introduced or removed only by the change of a line that can
 # define its name. A truncated diff may lack this line.
 _TOUCHES: Final = """
-SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, coalesce(file_path_bytes, encode(file_path)),
+SELECT hunk_id, commit_sha, commits.rowid, epoch(commit_date)::BIGINT, coalesce(file_path_bytes, encode(file_path)),
        {old_path_bytes},
        parent, confidence = 'ExactSpan',
        change_kind IN ('added', 'deleted', 'renamed') OR diff_truncated OR CASE language
@@ -340,7 +342,7 @@ _HUNKS_OF_NAME: Final = "SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name = 
 # Changes that may concern a symbol even without a row in `hunk_symbols`. A rename without a changed line
 # moves all symbols of the file. For lines that a merge removes, the index has no symbols.
 _RENAMES_AND_MERGES: Final = """
-SELECT hunk_id, commit_sha, epoch(commit_date)::BIGINT, coalesce(file_path_bytes, encode(file_path)),
+SELECT hunk_id, commit_sha, commits.rowid, epoch(commit_date)::BIGINT, coalesce(file_path_bytes, encode(file_path)),
        {old_path_bytes},
        NULL, TRUE, TRUE
 FROM hunks JOIN commits USING (commit_sha)

@@ -140,12 +140,13 @@ class SymbolPlace:
 class SymbolChange:
     """Change of a symbol by a commit.
 
-    `date`: in seconds since the epoch. `place`, `name`, `body`: after the change, or before a removal. `body` is None
-    if the step is `modified`. `old_place`, `old_name`: before a move or a rename. `is_exact`: False if the step is
-    inferred.
+    `commit_row`: as in SymbolTouch. `date`: in seconds since the epoch. `place`, `name`, `body`: after the change, or
+    before a removal. `body` is None if the step is `modified`. `old_place`, `old_name`: before a move or a rename.
+    `is_exact`: False if the step is inferred.
     """
 
     commit_sha: str
+    commit_row: int
     date: int
     step: TraceStep
     name: str
@@ -154,6 +155,11 @@ class SymbolChange:
     old_place: SymbolPlace | None = None
     body: Body | None = None
     is_exact: bool = True
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Value that orders changes by date. Of commits with the same date, as after a rebase, parents come first."""
+        return self.date, self.commit_row
 
 
 @dataclass(slots=True)
@@ -254,7 +260,9 @@ class NameHistory:
     ) -> list[SymbolChange]:
         """Return a `modified` change for each place that was touched, except those in `excluded`."""
         changes = {
-            place: SymbolChange(sha, touch.date, "modified", self.name, place, is_exact=touch.is_exact)
+            place: SymbolChange(
+                sha, touch.commit_row, touch.date, "modified", self.name, place, is_exact=touch.is_exact
+            )
             for touch in touches
             if touch.parent is not None and (place := SymbolPlace(touch.path, touch.parent)) not in excluded
         }
@@ -279,6 +287,7 @@ class NameHistory:
             replace(
                 change,
                 commit_sha=sha,
+                commit_row=touches[0].commit_row,
                 date=touches[0].date,
                 name=self.name,
                 old_name=self.name if change.old_place else None,
@@ -331,7 +340,9 @@ class _Comparison:
                 self.removed[old_place] = old_versions[0][parent]
             elif parent in new_version and place != old_place:
                 body = new_version[parent]
-                self.renamed.append(SymbolChange("", 0, "renamed", "", place, old_place=old_place, body=body))
+                self.renamed.append(
+                    SymbolChange("", 0, 0, "renamed", "", place, old_place=old_place, body=body)
+                )
             else:
                 continue
             self.changed_places |= {place, old_place}
@@ -358,12 +369,12 @@ def match_places(
         if place not in moved_places and old_place not in moved_places:
             moved_places |= {place, old_place}
             yield SymbolChange(
-                "", 0, "moved", "", place, old_place=old_place, body=added[place], is_exact=score == 1
+                "", 0, 0, "moved", "", place, old_place=old_place, body=added[place], is_exact=score == 1
             )
     for place in added.keys() - moved_places:
-        yield SymbolChange("", 0, "introduced", "", place, body=added[place])
+        yield SymbolChange("", 0, 0, "introduced", "", place, body=added[place])
     for place in removed.keys() - moved_places:
-        yield SymbolChange("", 0, "removed", "", place, body=removed[place])
+        yield SymbolChange("", 0, 0, "removed", "", place, body=removed[place])
 
 
 def score_move(old_place: SymbolPlace, old_body: Body, place: SymbolPlace, body: Body) -> float:

@@ -146,8 +146,8 @@ class Candidate:
 
     @property
     def newest_change(self) -> SymbolChange:
-        """Newest change. Of changes with the same date, the last one, because child commits follow their parents."""
-        return max(reversed(self.changes), key=lambda change: change.date)
+        """Newest change."""
+        return max(self.changes, key=lambda change: change.order)
 
     @property
     def is_in_source(self) -> bool:
@@ -229,6 +229,7 @@ class SymbolTracer:
                 old, new = (change, partner) if change.step == "removed" else (partner, change)
                 rename = SymbolChange(
                     commit_sha=change.commit_sha,
+                    commit_row=change.commit_row,
                     date=change.date,
                     step="renamed",
                     name=new.name,
@@ -399,10 +400,10 @@ def _join_restored(candidates: Sequence[Candidate]) -> list[Candidate]:
 def _is_restored(earlier: Candidate, later: Candidate) -> bool:
     """Check whether the later symbol was introduced with similar code after the earlier one was removed."""
     removal = earlier.newest_change
-    introduction = min(later.changes, key=lambda change: change.date)
+    introduction = min(later.changes, key=lambda change: change.order)
     return (
         removal.step == "removed"
-        and removal.date <= introduction.date
+        and removal.order <= introduction.order
         and score_restored(removal, introduction) > 0
     )
 
@@ -419,9 +420,7 @@ def _belongs_to_partner(change: SymbolChange, link: SymbolChange) -> bool:
 
     If `link` removed the symbol, the other name is its later name, so the change must be later than `link`.
     """
-    if change.commit_sha == link.commit_sha:
-        return False
-    return change.date >= link.date if link.step == "removed" else change.date <= link.date
+    return change.order > link.order if link.step == "removed" else change.order < link.order
 
 
 def _quote(symbol: str) -> str:

@@ -227,6 +227,25 @@ def test_restored(repo: Repo, trace: Trace) -> None:
     assert [step for step, *_ in list_steps(trace("connect"))][-1] != "restored"
 
 
+def test_commits_with_one_date(repo: Repo, trace: Trace) -> None:
+    """After a rebase commits may have the same date. A copy removed later is not taken for an earlier place."""
+    for path in ("net/core.py", "net.py"):
+        repo.write(path, CONNECT)
+    date = repo.clock
+    repo.commit("Add twice", date=date)
+    repo.remove("net.py")
+    repo.commit("Drop a copy", date=date)
+    assert [(step, subject) for step, subject, _ in list_steps(trace("net/core.py:connect"))] == [
+        ("introduced", "Add twice")
+    ]
+    assert [(step, subject) for step, subject, _ in list_steps(trace("net.py:connect"))] == [
+        ("introduced", "Add twice"),
+        ("removed", "Drop a copy"),
+    ]
+    with pytest.raises(AmbiguousSymbol):
+        trace("connect")
+
+
 def test_merge_removes_a_symbol(repo: Repo, trace: Trace) -> None:
     """A merge that drops a function removes it; a merge that takes a branch's removal does not."""
     repo.commit_file("net.py", f"{CONNECT}\n\n{OTHER}", "Add")
