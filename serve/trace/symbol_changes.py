@@ -8,7 +8,6 @@ method.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,7 @@ from pipeline.syntax.outline import Symbol, parse_symbols
 from pipeline.syntax.symbols import CALLABLE_KINDS
 from pipeline.syntax.trees import MAX_PARSED_BYTES
 from serve.commit_types import TraceStep
-from serve.explain.changed_lines import find_blob, read_text
+from serve.explain.changed_lines import find_blob
 from serve.explain.line_similarity import TOKEN, count_common_tokens
 from stores.history import SymbolTouch, get_definition_word
 
@@ -214,19 +213,6 @@ class NameHistory:
                         places.update(new_places)
                         pending += new_places
         return places, list(changes)
-
-    def mentions(self, word: str, path: bytes) -> bool:
-        """Check whether a touched file or its path has a word. Return True if the file cannot be read in time."""
-        pattern, repository = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)"), self.reader.repository
-        try:
-            return pattern.search(decode_path(path)) is not None or any(
-                not self.deadline.has_time()
-                or pattern.search(read_text(repository, find_blob(repository, touch.commit_sha, path)))
-                for touch in reversed(self.touches)
-                if touch.path == path
-            )
-        except UnreadableObject:
-            return True
 
     def _add_touch(self, touch: SymbolTouch) -> None:
         self._touches_by_commit[touch.commit_sha].append(touch)

@@ -264,17 +264,18 @@ class SymbolTracer:
     ) -> tuple[str, list[SymbolPlace]]:
         """Return the name of the symbol, and its possible places. Raises UnknownSymbol."""
         short_name = qualified_name.rpartition(".")[2]
-        for name_history in map(self._get_history, dict.fromkeys((qualified_name, short_name))):
-            all_places = name_history.places
-            places = _select_places(all_places, name_history, path, qualified_name)
+        for name in dict.fromkeys((qualified_name, short_name)):
+            all_places = self._get_history(name).places
+            places = _select_places(all_places, name, path, qualified_name)
             if not places and len(all_places) <= MAX_PLACES:
                 # A rename of an enclosing symbol changes the place, although no commit touched the symbol itself.
-                moved_places = {moved for place in all_places for moved in name_history.collect(place)[0]}
-                places = _select_places(sorted(moved_places), name_history, path, qualified_name)
+                places_and_changes = [self._get_history(name).collect(place) for place in all_places]
+                moved_places = {place for own_places, _ in places_and_changes for place in own_places}
+                places = _select_places(sorted(moved_places), name, path, qualified_name)
             if places:
-                return name_history.name, places
+                return name, places
             if all_places:
-                raise _build_unknown_error(symbol, name_history.name, all_places)
+                raise _build_unknown_error(symbol, name, all_places)
         similar: list[str] = []
         if len(short_name) <= MAX_QUOTED:
             recorded = history.find_similar_names(self.connection, short_name, 3 * MAX_SUGGESTIONS)
@@ -354,22 +355,21 @@ def _list_last_places(changes: Sequence[SymbolChange]) -> set[tuple[str, SymbolP
 
 
 def _select_places(
-    places: Sequence[SymbolPlace], name_history: NameHistory, path: str | None, qualified_name: str
+    places: Sequence[SymbolPlace], name: str, path: str | None, qualified_name: str
 ) -> list[SymbolPlace]:
-    """Return the places that `qualified_name` can mean. `path`: may be None.
+    """Return the places that `qualified_name` can mean. `name`: name of the symbols at `places`. `path`: may be None.
 
     The qualified name may lack enclosing symbols, and the path may lack directories. Places of the complete path are
     preferred, and of these the places of the complete name. A function that JavaScript assigns to a property of an
-    object has no enclosing symbol, so `res.send` finds `send` in a file that mentions `res`.
+    object has no enclosing symbol, so `res.send` finds `send`.
     """
-    name = name_history.name
-    matches = [place for place in places if _matches_name(place, name, qualified_name)] or [
-        place
-        for place in places
-        if not place.parent
-        and detect_language(decode_path(place.path)) in LANGUAGES_WITH_PROPERTIES
-        and name_history.mentions(qualified_name.split(".")[-2], place.path)
-    ]
+    matches = [place for place in places if _matches_name(place, name, qualified_name)]
+    if not matches:
+        matches = [
+            place
+            for place in places
+            if not place.parent and detect_language(decode_path(place.path)) in LANGUAGES_WITH_PROPERTIES
+        ]
     if path is None:
         return matches
     matches = [place for place in matches if f"/{decode_path(place.path)}".endswith(f"/{path}")]
