@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 
 class LineageError(Exception):
@@ -27,6 +27,18 @@ class LineageError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Callable[..., LineageError], tuple[Any, ...]]:
+        """Pickle the attributes, because constructors have other arguments. Worker processes return such errors."""
+        return _restore_error, (type(self), self.args, self.__dict__)
+
+
+def _restore_error(
+    error_type: type[LineageError], arguments: tuple[Any, ...], attributes: dict[str, Any]
+) -> LineageError:
+    error = error_type.__new__(error_type, *arguments)
+    error.__dict__.update(attributes)
+    return error
 
 
 _DISK_FULL_HINT: Final = "Free some space on the disk and run the command again. Committed data is kept."

@@ -86,10 +86,6 @@ class UnreadableObject(LineageError):
         self.sha = sha
         self.reason = reason
 
-    def __reduce__(self) -> tuple[type[UnreadableObject], tuple[str, str, str]]:
-        """Pickle the arguments of the constructor, because worker processes return such errors."""
-        return type(self), (self.sha, self.reason, self.hint)
-
 
 class NotACommit(UnreadableObject):
     """Error for the name of an object of another kind, where a commit is needed."""

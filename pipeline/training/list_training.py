@@ -50,8 +50,7 @@ QUESTION_OPENINGS: Final = ((2129, 2106, 2057), (2129, 2001), (2073, 2106, 2057)
 QUERIES_PER_BATCH: Final = 32
 # Maximum number of tokens of a query.
 QUERY_TOKENS: Final = 40
-# Maximum number of tokens of a text: under half of the 256 that an index embeds, since the beginning of a change shows
-# its topic.
+# Maximum number of tokens of a text: fewer than an index embeds, since the beginning of a change shows its topic.
 TEXT_TOKENS: Final = 112
 # Maximum number of tokens of a message: all that `mine_lists` stores.
 MESSAGE_TOKENS: Final = 64

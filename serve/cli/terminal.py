@@ -167,7 +167,7 @@ class Failure:
 
 def describe_failure(error: BaseException) -> Failure | None:
     """Return the message and exit code of an error; None for an unexpected one, which needs its traceback."""
-    error = _translate_system_error(error)
+    error = translate_system_error(error)
     match error:
         case Cancelled():
             return Failure(error.message, INTERRUPTED)
@@ -209,7 +209,7 @@ def _format_usage_error(error: TyperException) -> str:
     return f"error: {message}\n  `{command}--help` lists the arguments and options."
 
 
-def _translate_system_error(error: BaseException) -> BaseException:
+def translate_system_error(error: BaseException) -> BaseException:
     """Convert a system error to the LineageError that describes it. Return any other error unchanged."""
     # The error for a deleted working directory has no file name.
     if isinstance(error, FileNotFoundError) and error.filename is None and _is_cwd_deleted():

@@ -277,7 +277,7 @@ def wait_for_crash(paths: DaemonPaths) -> None:
     While the system ends a process, its socket can still accept a connection, which is then closed too.
     """
     deadline = Deadline.after(CRASH_WAIT_SECONDS, _create_stop_timeout_error)
-    with suppress(FileNotFoundError, DaemonUnavailable), locks.acquire_exclusive_lock(paths.lock, deadline):
+    with suppress(OSError, DaemonUnavailable), locks.acquire_exclusive_lock(paths.lock, deadline):
         pass
 
 

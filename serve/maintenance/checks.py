@@ -42,6 +42,8 @@ SPACE_HINT: Final = "Free disk space. `lineage gc` shows what can be deleted."
 
 # Time to wait for an index that is in use. An index run usually ends its batch in this time.
 INDEX_TIMEOUT_SECONDS: Final = 5.0
+# Signals of a crash, as joblib names them in its error for a worker process that ended.
+CRASH_SIGNALS: Final = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE")
 REBUILD_HINT: Final = "Run `lineage index --rebuild --yes`."
 # Maximum number of examples, such as commits or directories, in a result.
 MAX_NAMED: Final = 3
@@ -196,7 +198,9 @@ def check_index(context: CheckContext) -> Iterator[CheckResult]:
         # Some damage crashes DuckDB, so a worker process reads the index. `jobs=1` would start none.
         (results,) = map_groups(_read_index, [[task]], jobs=2, prefer="processes")
     except WorkerDied as error:
-        if "SIGKILL" in str(error.__cause__):  # the system sends it if memory runs out
+        if not any(
+            name in str(error.__cause__) for name in CRASH_SIGNALS
+        ):  # most likely killed for lack of memory
             raise OutOfMemory from error
         yield report_problem("index", "damaged: DuckDB crashed while it read the index", REBUILD_HINT)
     else:

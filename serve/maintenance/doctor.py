@@ -17,7 +17,7 @@ from pipeline.git.errors import NotARepository
 from pipeline.git.repository import open_repository
 from serve import config
 from serve.cli import terminal
-from serve.cli.terminal import is_interrupt, print_raw
+from serve.cli.terminal import is_interrupt, print_raw, translate_system_error
 from serve.config import Settings
 from serve.maintenance import environment_checks
 from serve.maintenance.checks import (
@@ -116,6 +116,9 @@ def _run_check(name: str, check: Check, context: CheckContext) -> Iterator[Check
     except Exception as error:  # an unexpected error of one check must not stop the others
         if is_interrupt(error):
             raise
+        if isinstance(known_error := translate_system_error(error), LineageError):
+            yield report_problem(name, known_error.message, known_error.hint)
+            return
         logger.debug("the check of %s failed", name, exc_info=True)
         reason = str(error) or type(error).__name__
         remedy = "Set LINEAGE_LOG=debug to see the traceback."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -436,16 +435,6 @@ def test_a_tree_is_not_read_as_a_commit(repo: Repo) -> None:
     tree = repo.git("rev-parse", "HEAD^{tree}")
     with pytest.raises(UnreadableObject, match="not a commit"):
         open_repository(repo.path).read_commit(tree)
-
-
-def test_an_unreadable_object_error_can_be_pickled() -> None:
-    """A pickled error has the same commit, reason and message."""
-    loaded_error = pickle.loads(pickle.dumps(UnreadableObject("abc", "missing")))  # noqa: S301 - pickled above
-    assert (loaded_error.sha, loaded_error.reason, str(loaded_error)) == (
-        "abc",
-        "missing",
-        str(UnreadableObject("abc", "missing")),
-    )
 
 
 def test_no_configured_program_runs(repo: Repo, tmp_path: Path) -> None:

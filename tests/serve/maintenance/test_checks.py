@@ -15,6 +15,7 @@ from pipeline.git import commit_graph
 from pipeline.git.repository import open_repository
 from serve.maintenance import checks
 from stores import database
+from stores.errors import OutOfMemory
 from stores.index_location import IndexLocation
 from stores.locks import GATE_LOCK, RUN_LOCK
 from tests.repos import Repo
@@ -55,6 +56,7 @@ def test_damaged_block_is_detected(repo: Repo, location: IndexLocation) -> None:
     ("number", "found", "remedy"),
     [
         (signal.SIGSEGV, "damaged: DuckDB crashed", "index --rebuild --yes"),
+        (signal.SIGABRT, "damaged: DuckDB crashed", "index --rebuild --yes"),
         (signal.SIGKILL, "There is not enough memory.", "raise the memory limit"),
     ],
 )
@@ -67,6 +69,19 @@ def test_crash_of_the_reading_process(
     result = run_checks(repo.path)["index"]
     assert result.verdict is PROBLEM
     assert found in result.found and remedy in result.remedy
+
+
+def test_error_in_the_reading_process(
+    repo: Repo, location: IndexLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the process that reads the index is reported as it is."""
+
+    def fail(_: object) -> None:
+        raise OutOfMemory
+
+    assert location.database.exists()
+    monkeypatch.setattr(checks, "_read_index", fail)
+    assert run_checks(repo.path)["index"].found == "There is not enough memory."
 
 
 def test_inconsistent_rows(repo: Repo, location: IndexLocation) -> None:
