@@ -155,11 +155,6 @@ class SymbolChange:
     body: Body | None = None
     is_exact: bool = True
 
-    @property
-    def order(self) -> tuple[int, int]:
-        """Value that orders changes by date. Of commits with the same date, as after a rebase, parents come first."""
-        return self.date, self.commit_row
-
 
 @dataclass(slots=True)
 class NameHistory:

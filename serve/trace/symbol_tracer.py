@@ -146,8 +146,8 @@ class Candidate:
 
     @property
     def newest_change(self) -> SymbolChange:
-        """Newest change."""
-        return max(self.changes, key=lambda change: change.order)
+        """Change by the last commit. Commits are ordered by ancestry, because their dates may be equal or wrong."""
+        return max(self.changes, key=lambda change: change.commit_row)
 
     @property
     def is_in_source(self) -> bool:
@@ -291,9 +291,8 @@ class SymbolTracer:
         name_history = self._get_history(name)
         # A removed symbol may have been restored in another file. `_join_restored` joins such candidates.
         parents = {place.parent for place in places}
-        relatives = [
-            place for place in name_history.places if place.parent in parents and place not in places
-        ]
+        others = [place for place in name_history.places if place not in places]
+        relatives = [place for place in others if place.parent in parents]
         candidates: list[Candidate] = []
         assigned_places: set[SymbolPlace] = set()
         for place in (*places, *relatives[:MAX_PLACES]):
@@ -302,7 +301,8 @@ class SymbolTracer:
                 assigned_places |= own_places
                 if changes:
                     candidates.append(Candidate(name, frozenset(own_places), tuple(changes)))
-        return [symbol for symbol in _join_restored(candidates) if not symbol.places.isdisjoint(places)]
+        symbols = _join_restored(candidates, RenameFinder(self.reader, self.deadline))
+        return [symbol for symbol in symbols if not symbol.places.isdisjoint(places)]
 
     def _get_history(self, name: str) -> NameHistory:
         """Return the changes of all symbols of a name. They are loaded only once."""
@@ -377,12 +377,12 @@ def _select_places(
     return [place for place in preferred if place.format_symbol(name) == qualified_name] or preferred
 
 
-def _join_restored(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _join_restored(candidates: Sequence[Candidate], finder: RenameFinder) -> list[Candidate]:
     """Join candidates if one restores the other: it was introduced with similar code after the other's removal."""
     joined = list(candidates)
     for later in candidates:
         for earlier in candidates:
-            if later is earlier or not _is_restored(earlier, later):
+            if later is earlier or not _is_restored(earlier, later, finder):
                 continue
             groups = [group for group in joined if group.places & (earlier.places | later.places)]
             if len(groups) > 1:
@@ -397,14 +397,15 @@ def _join_restored(candidates: Sequence[Candidate]) -> list[Candidate]:
     return joined
 
 
-def _is_restored(earlier: Candidate, later: Candidate) -> bool:
+def _is_restored(earlier: Candidate, later: Candidate, finder: RenameFinder) -> bool:
     """Check whether the later symbol was introduced with similar code after the earlier one was removed."""
     removal = earlier.newest_change
-    introduction = min(later.changes, key=lambda change: change.order)
+    introduction = min(later.changes, key=lambda change: change.commit_row)
     return (
         removal.step == "removed"
-        and removal.order <= introduction.order
+        and removal.commit_row <= introduction.commit_row
         and score_restored(removal, introduction) > 0
+        and not any(map(finder.find_partner, (removal, introduction)))  # they are no renames
     )
 
 
@@ -420,7 +421,9 @@ def _belongs_to_partner(change: SymbolChange, link: SymbolChange) -> bool:
 
     If `link` removed the symbol, the other name is its later name, so the change must be later than `link`.
     """
-    return change.order > link.order if link.step == "removed" else change.order < link.order
+    return (
+        change.commit_row > link.commit_row if link.step == "removed" else change.commit_row < link.commit_row
+    )
 
 
 def _quote(symbol: str) -> str:

@@ -109,6 +109,13 @@ def test_reverts() -> None:
     assert hunk_details.find_reverts(create_index([SampleHunk(1, "a")]), ReachabilityDelta(), []) == {}
 
 
+def test_reverts_of_commits_with_one_date() -> None:
+    """Of several commits with one title and one date, as after a rebase, each is reverted by its own descendant."""
+    messages = dict(enumerate(["Tune it", 'Revert "Tune it"'] * 3, 1))
+    for have_same_date in (False, True):
+        assert find_reverts(messages, [1, 3, 5], have_same_date=have_same_date) == {1: 2, 3: 4, 5: 6}
+
+
 def test_quoted_and_unknown_reverts() -> None:
     """A quoted message of an earlier revert, and one that names no commit of git, revert nothing."""
     revert = f'Revert "Add it"\n\nThis reverts commit {make_sha(1)}.'

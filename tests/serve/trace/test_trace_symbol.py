@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -244,6 +244,28 @@ def test_commits_with_one_date(repo: Repo, trace: Trace) -> None:
     ]
     with pytest.raises(AmbiguousSymbol):
         trace("connect")
+
+
+def test_old_name_of_a_renamed_symbol_is_used_again(repo: Repo, trace: Trace) -> None:
+    """A similar function that takes over the old name of a renamed one is another symbol."""
+    repo.commit_file("net.py", CONNECT, "Add")
+    repo.commit_file("net.py", CONNECT.replace("connect", "_connect"), "Rename")
+    repo.commit_file("net/core.py", CONNECT, "Add a wrapper")
+    repo.commit_file("net.py", CONNECT.replace("connect", "_connect").replace("30", "60"), "Wait longer")
+    assert [subject for _, subject, _ in list_steps(trace("net/core.py:connect"))] == ["Add a wrapper"]
+    assert [subject for _, subject, _ in list_steps(trace("_connect"))] == ["Add", "Rename", "Wait longer"]
+
+
+def test_dates_that_decrease(repo: Repo, trace: Trace) -> None:
+    """With a wrong clock, a commit may be older than its parent. Renames are followed all the same."""
+    names = ("connect", "open_link", "dial")
+    for day, name in enumerate(names):
+        date = repo.clock.replace(year=2020) - timedelta(days=day)
+        repo.commit_file("net.py", CONNECT.replace("connect", name), f"Call it {name}", date=date)
+    for name in names:
+        assert [subject for _, subject, _ in list_steps(trace(f"net.py:{name}"))] == [
+            f"Call it {each}" for each in names
+        ]
 
 
 def test_merge_removes_a_symbol(repo: Repo, trace: Trace) -> None:
