@@ -9,9 +9,11 @@ file.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -26,6 +28,8 @@ from stores.migrations import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from stores.schema import Rows
+
+logger = logging.getLogger(__name__)
 
 # Time that a reader waits for the index. A batch holds it for about 60 ms, a migration of a large index for seconds.
 READ_WAIT_SECONDS: Final = 10.0
@@ -151,7 +155,10 @@ def open_for_writing(
         index_location.create_index_directory(location)
     elif not location.database.exists():  # checked first, because locking would create files in the directory
         raise build_index_deleted_error(location)
-    deadline = Deadline.for_index(location.folder, wait)
+    deadline = replace(
+        Deadline.for_index(location.folder, wait),
+        report_long_wait=lambda: _log_index_holder(location.folder, wait),
+    )
     with (
         translate_errors(location),
         locks.acquire_index(location.folder, exclusive=True, deadline=deadline),
@@ -170,6 +177,13 @@ def open_for_writing(
             migrations.migrate(connection)
             yield connection
             checkpoint_wal(connection, location, MAX_WAL_BYTES)
+
+
+def _log_index_holder(folder: Path, wait: float) -> None:
+    """Log for which process this one waits to write the index."""
+    if holder := locks.find_index_holder(folder):
+        remedy = f" {holder.remedy}" if holder.is_suspended else ""
+        logger.warning("The index is in use by %s. Waiting up to %.3g s for it.%s", holder, wait, remedy)
 
 
 def build_index_deleted_error(location: IndexLocation) -> IndexDeleted:

@@ -44,6 +44,8 @@ SLOW_POLL_SECONDS: Final = 0.02
 # Time to wait for the run lock before a run in progress is reported. A git hook's run without new commits holds the
 # lock for 0.1 s.
 RUN_LOCK_WAIT_SECONDS: Final = 0.5
+# Time after which a process that writes the index says for which other process it waits.
+LONG_WAIT_SECONDS: Final = 2.0
 # Errors of opening a file for writing in a place where only reading is permitted.
 _READ_ONLY_ERRNOS: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 
@@ -53,8 +55,7 @@ _PROC_LOCKS: Final = Path("/proc/locks")
 _HELD_LOCK: Final = re.compile(
     r"^\d+: FLOCK +\w+ +(READ|WRITE) +(\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.MULTILINE
 )
-# Characters of a command line in messages: enough to recognize the program.
-_MAX_COMMAND_LENGTH: Final = 60
+_MAX_COMMAND_LENGTH: Final = 60  # characters of a command line in messages
 
 
 class IndexBusy(LineageError):
@@ -86,11 +87,13 @@ class Deadline:
 
     `started_at`: value of `time.monotonic()` at the start. `seconds`: time limit from then on.
     `build_timeout_error`: gets `seconds` and returns the error to raise after the deadline.
+    `report_long_wait`: called once, after a wait of LONG_WAIT_SECONDS.
     """
 
     started_at: float
     seconds: float
     build_timeout_error: Callable[[float], LineageError] = build_index_busy_error
+    report_long_wait: Callable[[], None] = lambda: None
 
     @classmethod
     def after(
@@ -115,6 +118,8 @@ class Deadline:
         if waited_seconds >= self.seconds:
             raise self.build_timeout_error(self.seconds)
         time.sleep(POLL_SECONDS if waited_seconds < SLOW_POLL_AFTER_SECONDS else SLOW_POLL_SECONDS)
+        if waited_seconds < LONG_WAIT_SECONDS <= time.monotonic() - self.started_at:
+            self.report_long_wait()
 
 
 @contextmanager

@@ -274,8 +274,11 @@ with locks.acquire_index(location.folder, exclusive=False, deadline=locks.Deadli
 """
 
 
-def test_writer_names_a_suspended_reader(tmp_path: Path) -> None:
-    """The error of a writer that waits for a suspended reader names it, and says how to continue it."""
+def test_writer_names_a_suspended_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning and the error of a writer that waits for a suspended reader name it, and say how to continue it."""
+    monkeypatch.setattr(locks, "LONG_WAIT_SECONDS", 0.05)
     location = make_location(tmp_path)
     index_location.create_index_directory(location)
     with run_script(SUSPENDED_READER, tmp_path) as reader:
@@ -287,4 +290,7 @@ def test_writer_names_a_suspended_reader(tmp_path: Path) -> None:
         failure.value.message,
     )
     assert f"`kill -CONT {reader.pid}`" in failure.value.hint
+    [warning] = caplog.messages
+    assert warning.startswith(f"The index is in use by process {reader.pid} (")
+    assert warning.endswith(f"Waiting up to 0.1 s for it. {failure.value.hint}")
     assert not locks.is_process_suspended(reader.pid)
