@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 import duckdb
 from duckdb.func import PythonUDFType
 
-from stores import compatibility, duckdb_engine, index_copy, migrations
+from stores import compatibility, database, duckdb_engine, index_copy, migrations
 from stores.compatibility import EMBEDDING_DIMENSION
 from stores.database import READ_WAIT_SECONDS
-from stores.errors import LineageError
+from stores.errors import LineageError, to_lineage_error
 from stores.index_copy import OpenIndex
 from stores.index_location import IndexLocation
 
@@ -55,31 +55,44 @@ def open_for_sql(
     - `tags`: name and commit of each tag of the repository.
     - `wait`: seconds to wait for the index.
 
-    Raises SqlError for DuckDB's errors in the body, the errors of `encode` and of `index_copy.open_index_or_copy`, and
-    MissingExtension.
+    Raises SqlError for DuckDB's errors in the body, except those about files. Also raises the errors of `encode` and of
+    `index_copy.open_index_or_copy`, and MissingExtension.
     """
     embed = _EmbedFunction(encode)
-    has_statement_failed = False
-    try:
-        with index_copy.open_index_or_copy(location, wait=wait) as index:
-            _prepare(index.connection, embed, tags)
-            try:
-                yield index
-            except BaseException:
-                has_statement_failed = True
-                index.connection.interrupt()  # after Ctrl-C the statement still runs, and closing would wait for it
+    with index_copy.open_index_or_copy(location, wait=wait) as index:
+        _prepare(index.connection, embed, tags)
+        try:
+            yield index
+        except BaseException as error:
+            index.connection.interrupt()  # after Ctrl-C the statement still runs, and closing would wait for it
+            if not _is_statement_error(error):
                 raise
-    except duckdb.Error as error:
-        if not has_statement_failed:
-            raise
-        if embed.error:
-            raise embed.error from None
-        hint = (
-            "`lineage sql` does not allow changes of DuckDB's settings. Omit this statement."
-            if _LOCKED_MESSAGE in str(error)
-            else ""
-        )
-        raise SqlError(str(error), hint=hint) from error
+            if embed.error:
+                raise embed.error from None
+            raise _build_sql_error(error) from error
+
+
+def _is_statement_error(error: BaseException) -> bool:
+    """Return whether DuckDB refused a statement or failed at it, rather than at reading or writing a file.
+
+    Statements have no access to files, so an IOException is about the index or temporary files.
+    """
+    if isinstance(error, duckdb.IOException) or database.describes_damage(str(error)):
+        return False
+    # pyarrow raises DuckDB's errors as OSError, without the number of a system error.
+    return isinstance(error, duckdb.Error) or (
+        isinstance(error, OSError) and error.errno is None and to_lineage_error(error) is None
+    )
+
+
+def _build_sql_error(error: BaseException) -> SqlError:
+    message, hint = str(error), ""
+    if _LOCKED_MESSAGE in message:
+        hint = "`lineage sql` does not allow changes of DuckDB's settings. Omit this statement."
+    elif isinstance(error, duckdb.InternalException):
+        message = message.splitlines()[0]  # a stack trace may follow
+        hint = "Change the statement. If others fail too, run `lineage doctor` to check the index."
+    return SqlError(message, hint=hint)
 
 
 @dataclass(slots=True)

@@ -81,8 +81,8 @@ def show_commit(
     revert are found with the index under `home`, if there is one. Raises BadRequest.
     """
     repository = open_repository(path)
-    revision, colon, path_in_revision = request.commit.partition(":")
-    if colon and not path_in_revision.strip():
+    revision, path_in_revision = _split_path(request.commit)
+    if path_in_revision is not None and not path_in_revision.strip():
         raise BadRequest("There is no path after the colon.", hint="Give `COMMIT:PATH`, or the commit alone.")
     if path_in_revision and request.path:
         raise BadRequest("The file is named twice.", hint="Give `COMMIT:PATH`, or the commit and the path.")
@@ -170,12 +170,24 @@ def _count_lines(text: str) -> int:
     return text.count("\n") + bool(text.rpartition("\n")[2])
 
 
+def _split_path(text: str) -> tuple[str, str | None]:
+    """Split `COMMIT:PATH` as git does, at the first colon outside braces. `:/TEXT` and a commit have no path."""
+    depth = 0
+    for position, character in enumerate("" if text.startswith(":/") else text):
+        if character == ":" and not depth:
+            return text[:position], text[position + 1 :]
+        depth = max(0, depth + (character == "{") - (character == "}"))
+    return text, None
+
+
 def _resolve_commit(repository: Repository, revision: str) -> str:
     """Return the sha of the commit that a revision names. Raises BadRequest."""
+    searches_messages = revision.startswith(":/") or "^{/" in revision
     if not is_valid_name(revision.strip()):
         raise BadRequest("No commit is named.", hint=REVISION_HINT)
     try:
-        sha = repository.resolve_revision(revision)
+        # git's regular expressions for messages differ from those of libgit2.
+        sha = None if searches_messages else repository.resolve_revision(revision)
     except UnreadableObject as error:
         raise BadRequest(f"{_quote(revision)} is not a commit.", hint=REVISION_HINT) from error
     sha = sha or _resolve_with_git(repository, revision)
@@ -185,7 +197,7 @@ def _resolve_commit(repository: Repository, revision: str) -> str:
         repository.read_head()  # raises the error for a damaged HEAD
     if _SHA_PREFIX.fullmatch(revision):
         return _resolve_sha_prefix(repository, revision)
-    if ".." in revision:
+    if ".." in revision and not searches_messages:
         raise BadRequest(f"{_quote(revision)} is a range, not a commit.", hint=REVISION_HINT)
     check_damage(commit_graph.create_git_program(repository), revision)
     if revision in repository.list_references():
@@ -201,7 +213,8 @@ def _resolve_with_git(repository: Repository, revision: str) -> str | None:
     if revision.startswith("-"):
         return None
     git = commit_graph.create_git_program(repository)
-    sha = git.run("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").stdout.decode().strip()
+    suffix = "" if revision.startswith(":/") else "^{commit}"  # after `:/` it would be searched for
+    sha = git.run("rev-parse", "--verify", "--quiet", revision + suffix).stdout.decode().strip()
     return sha if _SHA.fullmatch(sha) else None  # "^HEAD" is printed as "^" and a sha
 
 

@@ -375,8 +375,9 @@ def _build_inline_table(values: dict[str, Any]) -> InlineTable:
 
 
 def _build_key_pattern(key: str) -> str:
-    """Return a regular expression for a TOML key, with or without quotation marks."""
-    return rf"""["']?{re.escape(key)}["']?"""
+    """Return a regular expression for a TOML key, with or without quotation marks and escapes."""
+    escaped_key = json.dumps(key, ensure_ascii=False)[1:-1]
+    return rf"""["']?(?:{re.escape(key)}|{re.escape(escaped_key)})["']?"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,19 +163,28 @@ def initialize(path: Path, options: InitOptions) -> list[str]:
     changes = list(_plan_removal(repository) if options.remove else _plan_install(repository, options))
     for change in changes:
         change.apply()
-        # `init` may have created the directory that `core.hooksPath` names.
-        hooks_directory = change.file.parent
-        if (
-            options.remove
-            and change.file.name in HOOK_NAMES
-            and hooks_directory != repository.common_dir / "hooks"
-        ):
-            with suppress(OSError):  # it has other files
-                hooks_directory.rmdir()
+        if options.remove and change.file.name in HOOK_NAMES:
+            _remove_empty_directories(change.file.parent, repository)
     return [
         *_format_changes(changes, repository),
         *(() if options.remove else _format_next_steps(repository)),
     ]
+
+
+def _remove_empty_directories(hooks_directory: Path, repository: Repository) -> None:
+    """Remove the directory that `core.hooksPath` names, and its parents in the work tree, as far as they are empty.
+
+    `init` may have created them. The directory of a submodule, which is in git's index, stays.
+    """
+    if hooks_directory == repository.common_dir / "hooks":
+        return
+    parents = hooks_directory.parents if is_in_work_tree(repository, hooks_directory) else ()
+    with suppress(OSError):  # a directory has other files, or is a link
+        for directory in (hooks_directory, *parents):
+            path = os.path.relpath(os.path.realpath(directory), repository.root)
+            if path == os.curdir or repository.is_in_index(os.fsencode(path)):
+                return
+            directory.rmdir()
 
 
 def _plan_install(repository: Repository, options: InitOptions) -> Iterator[FileChange]:

@@ -132,6 +132,37 @@ def test_error_before_the_statement(repo: Repo, home: Path, monkeypatch: pytest.
         run_sql(repo, home, "SELECT 1")
 
 
+def test_internal_error_of_a_statement(repo: Repo, home: Path) -> None:
+    """An internal error of DuckDB is the statement's, not damage of the index, which other statements can read."""
+    # DuckDB 1.5 raises the error because external access is off.
+    statement = "CALL enable_profiling(format = 'json', save_location = '/nowhere/profile.json'); SELECT 1"
+    for _ in range(2):
+        with pytest.raises(sql.SqlError, match="INTERNAL Error: ") as caught:
+            run_sql(repo, home, statement)
+        assert "\n" not in caught.value.message and "lineage doctor" in caught.value.hint
+        assert run_sql(repo, home, "SELECT count(*) FROM changes") == [(4,)]
+    assert not locate_index(home, open_repository(repo.path)).damage.exists()
+
+
+@pytest.mark.parametrize("error_class", [duckdb.InternalException, duckdb.SerializationException])
+def test_statement_that_quotes_a_message_about_damage(
+    repo: Repo, home: Path, error_class: type[duckdb.Error]
+) -> None:
+    """An error that repeats words of the statement is no damage, and none is recorded."""
+    with pytest.raises(sql.SqlError, match="Corrupt"), open_sql(repo.path, home):
+        raise error_class("INTERNAL Error: Corrupt database file")
+    assert run_sql(repo, home, "SELECT count(*) FROM changes") == [(4,)]
+
+
+def test_damaged_block_in_a_statement(repo: Repo, home: Path) -> None:
+    """DuckDB's message about a damaged block is reported as damage, and recorded."""
+    message = "IO Error: Corrupt database file: computed checksum 1 does not match stored checksum 2"
+    with pytest.raises(database.DamagedIndex, match="Corrupt database file"), open_sql(repo.path, home):
+        raise duckdb.IOException(message)
+    with pytest.raises(database.DamagedIndex, match="Corrupt database file"):
+        run_sql(repo, home, "SELECT 1")
+
+
 def test_interrupt_of_embed(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while `embed` computes a vector ends the statement, and is no error of it."""
 

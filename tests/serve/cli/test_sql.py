@@ -227,6 +227,19 @@ def test_refused_statement(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("output_format", ["csv", "json", "parquet"])
+def test_error_after_the_first_rows(
+    shared_repo: Repo, capfd: pytest.CaptureFixture[str], output_format: str
+) -> None:
+    """A statement that fails while its rows are written gives one message and exit code 1, in each format."""
+    statement = "SELECT CASE WHEN range > 900_000 THEN error('late') END FROM range(1_000_000)"
+    code = commands.run_lineage("sql", shared_repo.path, "--format", output_format, "-c", statement)
+    out, err = capfd.readouterr()
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ") and "Invalid Input Error: late" in err
+    assert "Traceback" not in err
+
+
 def test_closed_pipe(shared_repo: Repo) -> None:
     """The command ends silently when the reader of its output has enough."""
     process = start_lineage("sql", str(shared_repo.path), "-c", "FROM range(300_000)")

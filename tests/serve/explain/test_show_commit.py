@@ -144,6 +144,23 @@ def test_file_as_it_was(repo: Repo) -> None:
     assert (part.text, part.first_line, part.last_line, part.line_count) == ("line 19\nline 20\n", 19, 20, 20)
 
 
+def test_colon_is_parsed_as_by_git(tmp_path: Path) -> None:
+    """A colon in braces, and one before a slash, belong to the commit's name; any other begins the path."""
+    own_repo = Repo.create(tmp_path)
+    own_repo.commit_file("a}b.txt", "old\n", "docs: in a file..")
+    own_repo.git("tag", "first")
+    own_repo.commit_file("a}b.txt", "new\n", "fix: keep {2: braces}")
+    for revision in ("HEAD^{/docs: in}", ":/docs: in", ":/^do{1}cs: .*\\.\\.", "HEAD^{/s: (in){1} a}"):
+        assert own_repo.git("rev-parse", "first") == show(own_repo, revision).commit.commit_sha
+    assert own_repo.git("rev-parse", "HEAD") == show(own_repo, ":/fix: keep [{]2: b").commit.commit_sha
+    for name in ("HEAD^{/docs: in}:a}b.txt", "first:a}b.txt"):
+        content = show(own_repo, name).content
+        assert content is not None and content.text == "old\n"
+    own_repo.switch("first", detach=True)
+    own_repo.commit_file("c.txt", "", "docs: in no branch")  # libgit2 would not find it
+    assert own_repo.git("rev-parse", "HEAD") == show(own_repo, ":/docs: in").commit.commit_sha
+
+
 def test_context_is_cut_first(tmp_path: Path) -> None:
     """A diff that is too long keeps its changed lines rather than the lines around them, and counts what it lacks."""
     own_repo = Repo.create(tmp_path)
@@ -198,6 +215,9 @@ def test_token_limit(repo: Repo) -> None:
         ("", None, None, "No commit is named."),
         ("abcdef0123", None, None, "No commit begins with abcdef0123."),
         ("v1.0..HEAD", None, None, "is a range"),
+        ("HEAD^{/no: such..text}", None, None, "The repository has no commit 'HEAD^{/no: such..text}'."),
+        (":/no such..text", None, None, "The repository has no commit ':/no such..text'."),
+        (":topic.txt", None, None, "No commit is named."),
         ("HEAD^{tree}", None, None, "is not a commit"),
         ("HEAD", None, "1:2", "Lines need a file."),
         ("HEAD:topic.txt", "topic.txt", None, "The file is named twice."),

@@ -212,6 +212,15 @@ def test_toml_edit_and_removal_restore_the_text(text: str, entry: dict[str, Any]
     assert TOML.remove_entry(added_text, "mcp_servers", "lineage") == text
 
 
+@pytest.mark.parametrize("name", ["a b", "a'b", 'a"b', "a\\b", "ä.b"])
+def test_toml_entry_with_a_quoted_name(name: str) -> None:
+    """Removal also restores the bytes if the table's name needs quotation marks or escapes."""
+    text = "x = 1\n"
+    added_text = TOML.set_entry(text, "mcp_servers", name, ENTRY)
+    assert TOML.parse(added_text) == {"x": 1, "mcp_servers": {name: ENTRY}}
+    assert TOML.remove_entry(added_text, "mcp_servers", name) == text
+
+
 def test_toml_comments_stay() -> None:
     """Comments and fields around and in the table stay; removal deletes only the table."""
     table = '[mcp_servers.lineage] # mine\ncommand = "/old" # old\nstartup_timeout_sec = 9\n'

@@ -228,6 +228,53 @@ def test_relative_hooks_path_in_work_tree(repo: Repo, tmp_path: Path) -> None:
     assert not (repo.path / ".githooks").exists()
 
 
+@pytest.mark.parametrize(
+    ("configured_path", "kept_directory"),
+    [
+        ("sub/deep/hooks", ""),
+        ("{root}/sub/deep/hooks", ""),
+        ("sub/../hooks", "sub"),
+        ("used/deep/hooks", "used"),
+        ("module/deep/hooks", "module"),
+        ("module", "module"),
+        ("link/deep/hooks", "link"),
+        (".git/empty/hooks", ".git/empty"),
+        (".", ""),
+    ],
+)
+def test_remove_deletes_empty_directories_of_hooks(
+    repo: Repo, configured_path: str, kept_directory: str
+) -> None:
+    """--remove deletes the hooks directory and its empty parents, but not a submodule's or one in the git directory."""
+    repo.commit_file("used/file.txt", "")
+    (repo.path / "link").symlink_to("target")
+    for name in ("module", "target") + (("sub",) if kept_directory == "sub" else ()):
+        (repo.path / name).mkdir()
+    repo.git("update-index", "--add", "--cacheinfo", f"160000,{repo.git('rev-parse', 'HEAD')},module")
+    names = sorted(path.name for path in repo.path.iterdir())
+    repo.git("config", "core.hooksPath", configured_path.format(root=repo.path))
+    initialize(repo.path, INIT)
+    initialize(repo.path, REMOVE)
+    assert (repo.path / kept_directory).is_dir()
+    assert sorted(path.name for path in repo.path.iterdir()) == names
+    assert (
+        not (repo.path / kept_directory / "deep").exists() and not (repo.path / ".git/empty/hooks").exists()
+    )
+
+
+@pytest.mark.parametrize("configured_path", ["sub/hooks", "."])
+def test_remove_keeps_an_empty_work_tree(repo: Repo, tmp_path: Path, configured_path: str) -> None:
+    """--remove does not delete a work tree without files, whose git directory is elsewhere."""
+    work_tree = tmp_path / "tree"
+    work_tree.mkdir()
+    repo.git("config", "core.worktree", str(work_tree))
+    repo.git("config", "core.hooksPath", configured_path)
+    initialize(repo.path / ".git", INIT)
+    assert (work_tree / configured_path / "post-commit").exists()
+    initialize(repo.path / ".git", REMOVE)
+    assert not list(work_tree.iterdir())
+
+
 def test_absolute_hooks_path_inside_repository(repo: Repo, hooks: Path) -> None:
     """An absolute core.hooksPath inside the repository is followed."""
     repo.git("config", "core.hooksPath", str(hooks))
