@@ -50,10 +50,10 @@ NO_LINES: Final = LineCounts(0, 0)
 
 
 def find_changed_files(workspace_path: str, git: GitRunner, map_directory: Path) -> list[TouchInput]:
-    """Return a touch for each file of the workspace that differs from HEAD; before the first commit, for every file.
+    """Return the files of the workspace that differ from HEAD, each as a touch to record in a map.
 
-    Files that git or `IgnoreRules` ignore are left out, such as the map files in `map_directory`. Raises NoWorkTree if
-    the workspace is not in a work tree, and GitFailed.
+    Before the first commit, all files differ. Files that git or `IgnoreRules` ignore are left out, such as the map
+    files in `map_directory`. Raises NoWorkTree if the workspace is not in a work tree, and GitFailed if git fails.
     """
     workspace = Workspace.from_path(workspace_path, git)
     ignore_rules = IgnoreRules.from_workspace(workspace.directory, map_directory)
@@ -73,7 +73,9 @@ def _create_touch(
     line_counts = None if entry.is_untracked else counts.get(entry.path)
     if line_counts is None:
         line_counts = (
-            _count_new_lines(workspace.root + b"/" + entry.path) if entry.action == "create" else NO_LINES
+            _count_lines_of_new_file(workspace.root + b"/" + entry.path)
+            if entry.action == "create"
+            else NO_LINES
         )
     previous_path = workspace.make_relative(entry.previous_path) if entry.previous_path else None
     # A file that was renamed from outside the workspace is new in it.
@@ -88,7 +90,7 @@ def _create_touch(
     )
 
 
-def _count_new_lines(path: bytes) -> LineCounts:
+def _count_lines_of_new_file(path: bytes) -> LineCounts:
     """Count the lines of a new file as git does: 0 for a binary file. Also 0 for a file that cannot be read."""
     try:
         file_status = os.lstat(path)
@@ -164,7 +166,7 @@ class WorkspaceSync:
             workspace_edit = self._set_workspace(document)
             document = workspace_edit.document if workspace_edit else document
             files_edit = attach_detected_files(document, requested_id, touches, utc_now())
-            return files_edit or workspace_edit
+            return files_edit or workspace_edit  # `files_edit` includes `workspace_edit`
 
         document, _ = self.store.change(self.mindmap_id, edit)
         return SyncResult(document, files_edit.file_count if files_edit else 0, files_edit)

@@ -318,7 +318,7 @@ class TraceHit:
     release: Release | None = None
 
     @property
-    def origin_suffix(self) -> str:
+    def old_place_suffix(self) -> str:
         """Path and name before the change, such as ` from PATH:Class.method`; empty if both stayed the same."""
         if self.old_path is None and self.old_symbol is None:
             return ""

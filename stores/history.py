@@ -295,7 +295,7 @@ class SymbolTouch:
     - `path`: path after the change, or before a deletion. `old_path`: path before a rename, else None.
     - `parent`: names of the enclosing symbols, joined by dots, or empty; None if unknown.
     - `is_exact`: False if the symbol is known only from the text that git shows after `@@`.
-    - `may_define`: True if the change can introduce or remove the symbol.
+    - `may_introduce_or_remove`: True if the change can introduce or remove the symbol.
     """
 
     hunk_id: int
@@ -306,7 +306,7 @@ class SymbolTouch:
     old_path: bytes | None
     parent: str | None
     is_exact: bool
-    may_define: bool
+    may_introduce_or_remove: bool
 
 
 # The old path of a rename is recorded as text. If its bytes are not UTF-8, the row of an earlier change has them.
@@ -315,8 +315,8 @@ coalesce((SELECT any_value(earlier.file_path_bytes) FROM hunks AS earlier
           WHERE earlier.file_path = hunks.old_path AND earlier.file_path_bytes IS NOT NULL),
          encode(hunks.old_path))"""
 
-# The last column is `SymbolTouch.may_define`. A symbol is introduced or removed only by the change of a line that can
-# define its name. A truncated diff may lack this line.
+# The last column is `SymbolTouch.may_introduce_or_remove`. A symbol is introduced or removed only by the change of a
+# line that can define its name. A truncated diff may lack this line.
 _TOUCHES: Final = """
 SELECT hunk_id, commit_sha, commits.rowid, epoch(commit_date)::BIGINT, coalesce(file_path_bytes, encode(file_path)),
        {old_path_bytes},

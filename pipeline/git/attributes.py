@@ -207,7 +207,7 @@ def compile_regex(regex: str) -> Any:
 
 
 class NamePattern:
-    """Pattern of ref names, as in `git for-each-ref`: a glob, a whole name, or the first directories of names.
+    """Pattern of ref names, as in `git for-each-ref`: a glob, a whole name, or leading directories of names.
 
     Callers limit its length to about MAX_PATTERN_CHARACTERS.
     """

@@ -43,11 +43,11 @@ _DIFF_TREE: Final = (
 # Fields that git prints: SHA, parents, the author's name and address after `.mailmap`, seconds of the committer date,
 # message.
 _FORMAT: Final = "%H%x00%P%x00%aN%x00%aE%x00%ct%x00%B%x00"
-# Number of fields of a commit between its SHA and its files: five of the format, and an empty one.
+# Number of fields of a commit between its SHA and its files: the other five of _FORMAT, and an empty one.
 _COMMIT_FIELDS: Final = 6
 # Matches the dots of a range outside of braces.
 _DOTS: Final = re.compile(r"\.{2,3}(?![^{]*\})")
-# Matches git's warning about a ref file without the SHA of an object, as a crash leaves it.
+# Matches git's warning about a ref file that contains no SHA, for example after a crash.
 _BROKEN_REF: Final = re.compile(r"^warning: ignoring broken ref (.+)$", re.MULTILINE)
 _SHA: Final = re.compile(r"[0-9a-f]{40}")
 # Matches a word of a range: a revision or `A..B`, with spaces only between braces.
@@ -76,38 +76,39 @@ class RangeCommit:
 
 
 def list_range(
-    repository: Repository, git: GitProgram, text: str, excluded: Collection[str] = ()
+    repository: Repository, git: GitProgram, text: str, excluded_tips: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return the commits of a range, newest first. Raises BadRange.
 
-    `text`: the range. `excluded`: commits to leave out, together with all commits that they reach.
+    `text`: the range. `excluded_tips`: commits to leave out, together with all commits that they reach.
     """
     words = _split_words(text)
-    # The excluded commits go to stdin, because thousands of indexed branches would be too long for a command line.
-    stdin = "".join(f"^{sha}\n" for sha in excluded).encode("ascii")
+    # The excluded tips go to stdin, because thousands of indexed branches would be too long for a command line.
+    stdin = "".join(f"^{sha}\n" for sha in excluded_tips).encode("ascii")
     output = git.run("rev-list", "--stdin", "--end-of-options", *words, "--", stdin=stdin)
     if not output.exit_code:
         return tuple(output.stdout.decode("ascii").split())
-    shas = _list_damaged_range(repository, git, words, excluded)
+    shas = _list_damaged_range(repository, git, words, excluded_tips)
     if not shas:
         raise _build_error(repository, git, text, output.stderr)
     return shas
 
 
 def _list_damaged_range(
-    repository: Repository, git: GitProgram, words: Sequence[str], excluded: Collection[str]
+    repository: Repository, git: GitProgram, words: Sequence[str], excluded_tips: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the commits of a range, newest first. A missing or damaged commit counts as a root.
+    """Return the commits of a range, newest first, even if some are missing or damaged.
 
-    The result is empty if git does not resolve the range, or if the range names a commit that cannot be read.
+    Such a commit is listed, but not the commits that only it reaches. The result is empty if git does not resolve the
+    range, or if the range names a commit that cannot be read.
     """
     output = git.run("rev-parse", "--revs-only", *words, "--")
     names = [] if output.exit_code else output.stdout.decode("ascii").split()
     if not all(repository.is_commit(name.removeprefix("^")) for name in names):
         return ()
     tips = [name for name in names if not name.startswith("^")]
-    hidden_commits = [*excluded, *(name.removeprefix("^") for name in names if name.startswith("^"))]
-    excluded_commits = collect_reachable(hidden_commits, repository.read_parents)
+    all_excluded_tips = [*excluded_tips, *(name.removeprefix("^") for name in names if name.startswith("^"))]
+    excluded_commits = collect_reachable(all_excluded_tips, repository.read_parents)
     reached_commits = collect_reachable(tips, repository.read_parents, excluded_commits)
 
     def read_date(sha: str) -> datetime:
@@ -140,8 +141,8 @@ def read_commits(
 def find_read_errors(repository: Repository, git: GitProgram, shas: Sequence[str]) -> list[UnreadableObject]:
     """Return the errors of the commits that libgit2 or git cannot read.
 
-    git is stricter: it also ends at a tree with an empty file name. Then it starts again after this commit, at most
-    MAX_RESTARTS times.
+    git is stricter than libgit2: it also fails at a tree with an empty file name, for example. git stops at the first
+    commit that it cannot read, and is then started again with the next commit, at most MAX_RESTARTS times.
     """
     errors = {sha: error for sha in shas if (error := _find_read_error(repository, sha))}
     pending = [sha for sha in shas if sha not in errors]
@@ -158,7 +159,7 @@ def find_read_errors(repository: Repository, git: GitProgram, shas: Sequence[str
 
 
 def _find_read_error(repository: Repository, sha: str) -> UnreadableObject | None:
-    """Return the error of reading a commit and the directories that it changes; None if all are readable."""
+    """Return the error of libgit2 for a commit or a directory that the commit changes; None if it can read them."""
     check_cancelled()
     try:
         if len(repository.read_commit(sha).parents) < 2:
@@ -233,10 +234,10 @@ def list_positive_revisions(text: str) -> list[str]:
 def list_ref_commits(repository: Repository, git: GitProgram, patterns: Iterable[str]) -> list[str]:
     """Return the commits of the refs that match any of the patterns, each once, in the order of the refs' names.
 
-    `patterns`: as for `git for-each-ref`: globs, names, or the first directories of names. A pattern that starts with
-    `refs/` selects any refs. Other patterns select local branches, remote-tracking branches and tags. Refs of trees and
-    blobs, and of commits that the repository does not have, are left out. Raises UnreadableObject if git cannot list
-    the refs, and BadRange for a pattern that is too long.
+    `patterns`: globs, names, or leading directories of names, as for `git for-each-ref`. A pattern that starts with
+    `refs/` can select refs of all kinds; another pattern, only local branches, remote-tracking branches and tags. Refs
+    of trees and blobs, and of commits that the repository does not have, are left out. Raises UnreadableObject if git
+    cannot list the refs, and BadRange for a pattern that is too long.
     """
     tips: dict[str, None] = {}
     for sha in list_ref_objects(git, patterns).values():
@@ -267,7 +268,7 @@ def list_unreadable_refs(repository: Repository, git: GitProgram, patterns: Iter
 def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> dict[str, str]:
     """Return ref -> object for the refs that match any of the patterns, also for other objects than commits.
 
-    `patterns`: as for `list_ref_commits`. The object of a ref that git cannot read is empty.
+    `patterns`: as for `list_ref_commits`. A ref that git cannot read has an empty string as its object.
 
     git lists all refs in the directories of the patterns, and `NamePattern` selects from them, because git takes
     exponential time to match some globs. Raises UnreadableObject if git cannot list the refs, and BadRange for a
@@ -291,7 +292,7 @@ def list_ref_objects(git: GitProgram, patterns: Iterable[str]) -> dict[str, str]
 
 
 def _list_full_patterns(pattern: str) -> list[str]:
-    """Return the patterns of full names of refs that a pattern stands for. Raises BadRange."""
+    """Expand a pattern to patterns of full ref names, which start with `refs/`. Raises BadRange if it is too long."""
     if len(pattern) > MAX_PATTERN_CHARACTERS:
         raise BadRange(
             f"A pattern has {len(pattern):,} characters; it can have at most {MAX_PATTERN_CHARACTERS:,}.",
@@ -321,7 +322,8 @@ def check_damage(git: GitProgram, revision: str) -> None:
         check_alternates(git.objects_dir)
         raise UnreadableObject(revision, f"{sha} is missing or damaged")
     is_damaged = output.exit_code > 1 and output.stderr.startswith("error: ")
-    if is_damaged or "error: Could not read " in output.stderr:  # a parent
+    # git prints "Could not read" if a revision such as `main~2` needs a missing parent.
+    if is_damaged or "error: Could not read " in output.stderr:
         check_objects(git.objects_dir)
         check_alternates(git.objects_dir)
         raise UnreadableObject(revision, output.stderr.splitlines()[-1].partition(": ")[2])

@@ -8,8 +8,8 @@ words of the vocabulary are stems, but MiniLM needs full words. So for each stem
 is most frequent in the commit messages of the repositories. `--held-out NAME`: leave out the bags of this repository.
 
 `StaticTrainingSet` also reads BAGS, and draws batches of examples. A bag is the set of distinct words of one text, here
-as rows of the table of word vectors. An example is a query and a text. A batch has few repositories, because the
-negatives of a query, the other texts of the batch, should come from its own repository.
+as row numbers of the table of word vectors. An example is a query and a text that matches it. The other texts of the
+batch are the negatives of the query. They should come from its own repository, so a batch has few repositories.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from pipeline.training.word_bags import BagDataset, BagKind
 
 Ints = npt.NDArray[np.int64]
 
-# Share of each kind of query. Subjects fill the rest, and stand in for queries that a commit does not have.
+# Share of each kind of query. All other queries are subjects. If a commit has no query of the drawn kind, its subject
+# is the query.
 QUERY_KIND_SHARES: Final = {
     BagKind.SENTENCE: 0.25,
     BagKind.BODY: 0.1,
@@ -51,8 +52,8 @@ SUBJECT_SHOWN_SHARES: Final = {
 BODY_SHOWN_SHARE: Final = 0.3
 # Number of examples in a block. They are of one repository, and serve as negatives of each other.
 BLOCK_SIZE: Final = 256
-# Maximum number of table rows of a query or text in an example. Each example has another random sample of them, which
-# halves the time and prevents memorizing.
+# Maximum number of table rows of a query or text in an example. If it has more, each example has a new random sample
+# of them, which halves the time and prevents memorizing.
 MAX_ROWS: Final = 96
 # Bag number of a text that does not exist.
 NO_BAG: Final = -1
@@ -118,7 +119,7 @@ def choose_texts(vocabulary: Sequence[str], word_by_stem: Mapping[str, str]) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bags:
-    """Table rows of all bags, as 16-bit row numbers. Those of bag i are `rows[starts[i]:ends[i]]`."""
+    """Table rows of all bags, as 16-bit row numbers. Bag i has the row numbers `rows[starts[i]:ends[i]]`."""
 
     rows: npt.NDArray[np.uint16]
     starts: Ints
@@ -127,20 +128,20 @@ class Bags:
     def merge_bags(
         self, bag_numbers: Ints, generator: np.random.Generator | None = None
     ) -> tuple[Ints, Ints]:
-        """Merge the bags of each line of the matrix `bag_numbers`.
+        """Merge the bags of each item, a query or a text. `bag_numbers` has the shape (items, bags per item).
 
-        Return the distinct table rows of all lines, one line after the other, and the index at which each line starts.
-        NO_BAG counts as an empty bag. With a generator, sample at most MAX_ROWS rows of each line.
+        Return the distinct table rows of all items, one item after the other, and the index at which each item starts.
+        NO_BAG counts as an empty bag. With a generator, sample at most MAX_ROWS rows of each item.
         """
         numbers = bag_numbers.reshape(-1)
-        lines = np.repeat(np.arange(len(bag_numbers)), bag_numbers.shape[1])
-        lines, numbers = lines[numbers != NO_BAG], numbers[numbers != NO_BAG]
+        items = np.repeat(np.arange(len(bag_numbers)), bag_numbers.shape[1])
+        items, numbers = items[numbers != NO_BAG], numbers[numbers != NO_BAG]
         counts = self.ends[numbers] - self.starts[numbers]
         # `offsets + np.arange(...)` are the positions of the bags' rows in `self.rows`.
         offsets = np.repeat(self.starts[numbers] - (np.cumsum(counts) - counts), counts)
         rows = self.rows[offsets + np.arange(counts.sum())].astype(np.int64)
-        # Line number and row in one integer, so that one sort finds the distinct rows of each line.
-        keys = np.unique(np.repeat(lines, counts) << 16 | rows)
+        # Item number and row in one integer, so that one sort finds the distinct rows of each item.
+        keys = np.unique(np.repeat(items, counts) << 16 | rows)
         if generator is not None:
             keys = _sample_rows(keys, generator)
         lengths = np.bincount(keys >> 16, minlength=len(bag_numbers))
@@ -148,7 +149,7 @@ class Bags:
 
 
 def _sample_rows(keys: Ints, generator: np.random.Generator) -> Ints:
-    """Sample at most MAX_ROWS keys of each line; a key is `line << 16 | row`."""
+    """Sample at most MAX_ROWS keys of each item; a key is `item << 16 | row`."""
     order = np.lexsort((generator.random(len(keys)), keys >> 16))
     lengths = np.bincount(keys >> 16)
     ranks = np.arange(len(keys)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -159,9 +160,9 @@ def _sample_rows(keys: Ints, generator: np.random.Generator) -> Ints:
 class StaticTrainingSet:
     """Bags of all repositories, and the numbers of the bags of each commit and change; NO_BAG for a missing one.
 
-    Arrays by commit number: `subject`, `body`, `changelog`, `first_sentence`, and the number of sentences, whose bags
-    follow the first. Arrays by change number: `change` (its bag), `comment`, and the numbers of its `commit` and
-    `repository`.
+    Arrays by commit number: bags of the `subject`, `body`, `changelog` and `first_sentence`, and `sentence_counts`. The
+    bags of a commit's sentences have consecutive numbers. Arrays by change number: bags of the `change` and its
+    `comment`, and the numbers of its `commit` and `repository`.
     """
 
     bags: Bags
@@ -265,7 +266,7 @@ def _draw_by_kind(
 
 def _find_table_rows(bags: BagDataset, lexicon: Lexicon) -> tuple[npt.NDArray[np.uint16], Ints]:
     """Return the table rows of all bags, one bag after the other, and the index at which each bag ends."""
-    # Outside the vocabulary, a number has no row, and another word has two rows (hash buckets).
+    # A word of the vocabulary has one row. Any other word has up to two (hash buckets), or none if it is all digits.
     rows_by_word = [lexicon.find_rows([word]) for word in bags.words]
     counts = np.array([len(rows) for rows in rows_by_word], np.int64)
     all_rows = np.array([row for rows in rows_by_word for row in rows], np.int64)

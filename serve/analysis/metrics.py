@@ -101,17 +101,18 @@ def _list_dated_commits(index: Frames) -> pl.DataFrame:
     return index.commits.filter("reached").select("commit_sha", date, "author_email")
 
 
-# Use of each part of an index. The next two mappings assign columns and tables to the parts; columns take precedence.
+# Parts of an index, and what each is used for.
 INDEX_PARTS: Final = {
-    "vectors": "searched by the vector lane",
+    "vectors": "search by meaning",
     "diffs": "shown in answers",
     "embedded texts": "input of the encoder",
     "source of symbols": "symbols at HEAD",
-    "words of hunks": "postings of the full-text lane",
-    "symbols": "names and their postings",
+    "words of hunks": "full-text search",
+    "symbols": "names and the search for them",
     "everything else": "commits, keys, counts",
-    FREE_SPACE: "free space in blocks",
+    FREE_SPACE: "unused space of the file",
 }
+# Columns that belong to another part than the rest of their table.
 _PART_OF_COLUMN: Final = {
     "diff": "diffs",
     "semantic_text": "embedded texts",
@@ -159,8 +160,8 @@ FIX_SUBJECT: Final = (
 MAX_FILES_PER_COMMIT: Final = 30
 # Minimum number of common commits of a pair of files. With fewer, they may have changed together by coincidence.
 MIN_COMMON_COMMITS: Final = 3
-# The minimum in answers about one file or directory is lower, because they show the number of common commits. A single
-# common commit is no association.
+# Lower minimum for answers about one file or directory: they show the number of common commits, so a reader can judge
+# it. A single common commit is no association.
 MIN_COMMON_COMMITS_OF_FILE: Final = 2
 # Quantile of the normal distribution for the two-sided 95 % interval of a share.
 CONFIDENCE_QUANTILE: Final = 1.96
@@ -168,7 +169,8 @@ CONFIDENCE_QUANTILE: Final = 1.96
 QUALIFIED_NAME: Final = (
     pl.when(pl.col("parent") == "").then("name").otherwise(pl.col("parent") + "." + pl.col("name"))
 )
-# Aggregations to the newest commit of a group. Of several commits with the newest date, the index's last one counts.
+# Aggregations of a group of commits to its newest. Of commits with equal dates, the last one counts: in the index,
+# parents come before children.
 _LAST_CHANGE: Final = {
     "last_commit": pl.col("commit_sha").sort_by("commit_date", maintain_order=True).last(),
     "last_date": pl.col("commit_date").max(),
@@ -194,7 +196,8 @@ class RenamedHistory(HistoryFrames):
 def follow_renames(index: HistoryFrames) -> pl.DataFrame:
     """Return the reachable hunks with the newest path of their file as `file_path`; `old_path` is null.
 
-    A renamed file is thus one file. It includes the changes of its old path on branches that lack the rename.
+    A file thus stays one file when it is renamed. Changes of the old path on a branch without the rename also count as
+    changes of this file.
     """
     if isinstance(index, RenamedHistory):
         return index.hunks
@@ -203,11 +206,12 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
     if hunks["old_path"].null_count() == hunks.height:
         return hunks.select(index.hunks.columns)
     newest_by_path: dict[str, str] = {}
-    # Newest path of each renamed file, by (old path, new path), because another branch can have the same rename.
+    # Newest path by (old path, new path) of a rename. If another branch has the same rename, `newest_by_path` no longer
+    # has its new path.
     newest_by_rename: dict[tuple[str | None, str], str] = {}
     newest_paths: list[str] = []
-    # Positions of the changes of each path for which no rename was found yet. The path can have changes that are newer
-    # than its rename, on a branch without the rename.
+    # Positions of the changes of each path, until a rename of the path is found. On a branch without the rename, a path
+    # can have changes that are newer than the rename.
     unassigned_changes: dict[str, list[int]] = {}
     columns = (hunks[name].to_list() for name in ("file_path", "old_path", "change_kind"))
     # Newest changes first.
@@ -218,13 +222,13 @@ def follow_renames(index: HistoryFrames) -> pl.DataFrame:
             unassigned_changes.setdefault(path, []).append(position)
         is_renamed = old_path is not None and old_path != path
         if kind == "added":
-            # The file was added here, so no older rename changes the newest path of its changes.
+            # The history of the file starts here, so an older rename of this path concerns another file.
             unassigned_changes.pop(path, None)
         if is_renamed:
-            # The changes of both paths that were found before this rename are changes of the same file.
+            # Changes of the old or new path that are newer than this rename belong to the renamed file.
             for newer_position in (*unassigned_changes.pop(path, ()), *unassigned_changes.pop(old_path, ())):
                 newest_paths[newer_position] = newest
-            newest_by_path.pop(path, None)  # an older file of this path is another file
+            newest_by_path.pop(path, None)  # older changes of this path belong to another file
             newest_by_path[old_path] = newest_by_rename[old_path, path] = newest
     return hunks.select(index.hunks.columns).with_columns(
         file_path=pl.Series(newest_paths, dtype=pl.String), old_path=pl.lit(None, pl.String)
@@ -242,7 +246,7 @@ def find_file_hotspots(index: HistoryFrames) -> pl.DataFrame:
 def find_symbol_hotspots(index: HistoryFrames) -> pl.DataFrame:
     """Return the symbols (qualified `name` and file) with the columns of `find_file_hotspots`, most changes first.
 
-    A symbol counts only if it contains a changed line (`ExactSpan`).
+    A commit counts for a symbol only if it changes a line of the symbol (confidence `ExactSpan`).
     """
     changed_symbols = index.symbols.filter(pl.col("confidence") == "ExactSpan").with_columns(
         name=QUALIFIED_NAME
@@ -298,13 +302,13 @@ def find_files_changed_with(
     - `together`: number of commits that change the file and a selected file.
     - `changes`: number of commits that change the file.
     - `confidence`: `together` as a share of the commits that change a selected file.
-    - `lift`: `confidence` divided by the share of all commits that change the file; 1 without association.
+    - `lift`: `confidence` divided by the file's share of all commits (`changes` / all); 1 without association.
     - `last_commit`, `last_date`: sha and date of the newest commit that `together` counts.
 
     The files are sorted by the log-likelihood ratio (Dunning 1993): how unlikely it is that so many commits are common
-    by chance. So a test file changed in a fifth of the selected commits, but in few others, comes before a changelog
-    changed in half of all commits. Many common commits count more than few. Files with fewer than
-    MIN_COMMON_COMMITS_OF_FILE common commits, or with a lift up to 1, are left out.
+    by chance. For example, take a changelog that changes in half of all commits. A test file that changes in a fifth of
+    the selected file's commits and in few others comes before it. Many common commits count more than few. Files with
+    fewer than MIN_COMMON_COMMITS_OF_FILE common commits, or with a lift up to 1, are left out.
     """
     files = changed_files.filter(pl.col("files") <= MAX_FILES_PER_COMMIT)
     selected_commits = files.filter(is_selected).select("commit_sha").unique()
@@ -333,8 +337,9 @@ def find_files_changed_with(
 
 
 def _compute_likelihood_ratio(together: pl.Expr, selected: int, changes: pl.Expr, total: int) -> pl.Expr:
-    """Return the log-likelihood ratio of a 2 x 2 table: does a commit change a selected file, and the other file?
+    """Return the log-likelihood ratio for the association of the selected files with another file.
 
+    A 2 x 2 table counts the commits that change a selected file or none (rows), and the other file or not (columns).
     `selected`: number of commits that change a selected file. `changes`: number of commits that change the other file.
     `together`: number of commits that change both. `total`: number of all commits.
     """

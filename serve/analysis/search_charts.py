@@ -1,4 +1,4 @@
-"""Charts of the search in notebooks: the lanes of a query, and a map of the vectors with named regions (clusters).
+"""Charts of the search in notebooks: the lanes of a query, and a map of all hunks with named clusters (regions).
 
 A lane is one retriever's ranking of the hunks. A hunk is the diff of one file in one commit.
 """
@@ -35,13 +35,13 @@ FloatArray: TypeAlias = npt.NDArray[np.float32]
 LANES: Final = ("vectors", "words", "names")
 # Maximum number of hits of the fused ranking in the chart.
 MAX_LANE_HITS: Final = 10
-# Rank at the lower edge of the chart. Hits with a larger rank are drawn there, too.
-LOWEST_RANK: Final = 30
+# Largest rank on the axis of the chart. Hits with a larger rank are drawn at this rank.
+MAX_PLOTTED_RANK: Final = 30
 
 # Maximum number of regions. The legend has no room for more.
 MAX_REGIONS: Final = 8
-# Minimum average number of hunks per region, so that a small history gets fewer than MAX_REGIONS regions.
-MIN_REGION_SIZE: Final = 12
+# Number of hunks for each region of a small history. A larger history has MAX_REGIONS regions.
+HUNKS_PER_REGION: Final = 12
 # Number of principal axes that clustering uses. The others are mostly noise.
 AXIS_COUNT: Final = 16
 # Maximum number of iterations of k-means. It ends earlier if the centres no longer move.
@@ -102,13 +102,13 @@ def plot_lane_ranks(query_text: str, rows: pl.DataFrame) -> Chart:
         5.6,
         _format_lane_title(top),
         f"Ranks by lane for “{shorten(query_text, 60)}”. "
-        f"A hit without a dot is not among the lane's first {LANE_DEPTH}.",
+        f"A lane has no dot for a hit that is not among its first {LANE_DEPTH} hits.",
     )
     axes = figure.subplots()
     columns = [*LANES, "fused"]
     for number, row in enumerate(top.iter_rows(named=True)):
         colour = PALETTE[number % len(PALETTE)]
-        points = [(x, min(row[name], LOWEST_RANK)) for x, name in enumerate(columns) if row[name]]
+        points = [(x, min(row[name], MAX_PLOTTED_RANK)) for x, name in enumerate(columns) if row[name]]
         axes.plot(
             *zip(*points, strict=True),
             color=colour,
@@ -134,23 +134,23 @@ def plot_lane_ranks(query_text: str, rows: pl.DataFrame) -> Chart:
 
 def _format_lane_title(top: pl.DataFrame) -> str:
     if not top.height:
-        return "No lane has a hit"
+        return "No lane found a hit"
     common_hits = top.drop_nulls(LANES).height
-    return f"All three lanes have {common_hits} of the first {top.height} hits"
+    return f"All three lanes found {common_hits} of the first {top.height} hits"
 
 
 def _style_rank_axes(axes: Axes, columns: list[str]) -> None:
     style_axes(axes, grid="x")
-    axes.set_ylim(LOWEST_RANK + 0.8, 0.2)
+    axes.set_ylim(MAX_PLOTTED_RANK + 0.8, 0.2)
     axes.set_xlim(-0.25, len(columns) + 1.1)
     axes.set_xticks(range(len(columns)), columns, color=TEXT_COLOR, fontsize=10, fontweight="bold")
     axes.xaxis.tick_top()
-    ticks = (1, 5, 10, 20, LOWEST_RANK)
-    axes.set_yticks(ticks, [*map(str, ticks[:-1]), f"≥ {LOWEST_RANK}"])
+    ticks = (1, 5, 10, 20, MAX_PLOTTED_RANK)
+    axes.set_yticks(ticks, [*map(str, ticks[:-1]), f"≥ {MAX_PLOTTED_RANK}"])
     axes.spines["bottom"].set_visible(False)
 
 
-def map_hunks(index: Frames, *, seed: int = 0) -> pl.DataFrame:
+def compute_hunk_map(index: Frames, *, seed: int = 0) -> pl.DataFrame:
     """Return every reachable hunk that has a vector, with its coordinates `x` and `y` and the number of its `region`.
 
     `explained_share` is the share of the variance that the two coordinates explain, with the same value in every row.
@@ -164,6 +164,7 @@ def map_hunks(index: Frames, *, seed: int = 0) -> pl.DataFrame:
         return columns.clear().with_columns(
             x=zero, y=zero, region=pl.lit(0, pl.Int64), explained_share=pl.lit(0.0)
         )
+    # A vector is stored as 8-bit integers (codes), with one factor (scale) for all of them.
     codes, scales = (hunks.get_column(name).to_numpy() for name in ("codes", "scale"))
     vectors = codes * scales[:, None]
     coordinates, shares = project_on_principal_axes(vectors)
@@ -191,7 +192,7 @@ def project_on_principal_axes(vectors: FloatArray) -> tuple[FloatArray, FloatArr
 
 def cluster_regions(points: FloatArray, seed: int = 0) -> npt.NDArray[np.int64]:
     """Cluster the points by k-means. Return the region of each point; region 0 is the largest."""
-    count = max(1, min(MAX_REGIONS, len(points) // MIN_REGION_SIZE))
+    count = max(1, min(MAX_REGIONS, len(points) // HUNKS_PER_REGION))
     rng = np.random.default_rng(seed)
     centres = _choose_initial_centres(points, count, rng)
     for _ in range(MAX_ITERATIONS):
@@ -211,8 +212,8 @@ def cluster_regions(points: FloatArray, seed: int = 0) -> npt.NDArray[np.int64]:
 def name_regions(points: pl.DataFrame) -> pl.DataFrame:
     """Return the number of `hunks` and the `name` of each region.
 
-    The name consists of the frequent words in the paths of the region that are most typical of it. Without a frequent
-    word the name is `mixed`.
+    A name has up to WORDS_PER_NAME words that are frequent in the region's paths: those most typical of the region.
+    Without a frequent word the name is `mixed`.
     """
     words = _extract_path_words(points)
     sizes = points.group_by("region").agg(hunks=pl.len())
@@ -273,15 +274,15 @@ def _choose_initial_centres(points: FloatArray, count: int, rng: np.random.Gener
 
 
 def _find_nearest_centres(points: FloatArray, centres: FloatArray) -> npt.NDArray[np.int64]:
-    """Return the position of the nearest centre of each point in `centres`."""
+    """Return for each point the index of its nearest centre."""
     # One centre at a time, because all centres at once take 100 MB for a large history.
     distances = np.stack([((points - centre) ** 2).sum(axis=1) for centre in centres])
     return np.asarray(distances.argmin(axis=0), dtype=np.int64)
 
 
 def plot_vector_map(index: Frames) -> Chart:
-    """Plot every hunk of `map_hunks` as a dot. Colours and legend show the named regions."""
-    points = map_hunks(index)
+    """Plot every hunk of `compute_hunk_map` as a dot. Colours and legend show the named regions."""
+    points = compute_hunk_map(index)
     explained_share = points["explained_share"][0] if points.height else 0.0
     regions = name_regions(points)
     title = (

@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 
     from serve.analysis.range_summary import LogAnswer, ReleaseNote
 
-# Matching lines of a commit to show, so that several commits fit a screen. The JSON has more.
+# Maximum number of matching lines shown of a commit, so that several commits fit a screen. The JSON has more.
 MAX_LINES: Final = 12
-# References of a release note to show. A pull request may close many issues.
+# Maximum number of references shown of a release note. A pull request may close many issues.
 MAX_REFERENCES: Final = 4
 
-# Width of the longest step of a trace, and styles of steps. A step without a style, such as "renamed", is magenta.
+# A step is what a commit did to the traced symbol. "introduced" is the longest name of a step.
 STEP_WIDTH: Final = len("introduced")
+# Steps that are not listed, such as "renamed", are magenta.
 STEP_STYLES: Final = {"introduced": "green", "restored": "green", "removed": "red", "modified": ""}
 
 # Rows of a table. The first cell of a row is a name; the others are right-aligned.
@@ -52,9 +53,9 @@ INDENT: Final = "  "
 
 
 def print_grep_answer(answer: ChangeSearchAnswer, console: Console, *, compact: bool = False) -> None:
-    """Print the commits with their matching lines, then the number of commits and the limitation.
+    """Print the commits with their matching lines, then their number and what the search leaves out.
 
-    `compact`: the answer has no lines on purpose, so no mark is shown for omitted lines.
+    `compact`: print no `…` for omitted lines, because the user asked for an answer without lines.
     """
     from rich.text import Text
 
@@ -65,7 +66,7 @@ def print_grep_answer(answer: ChangeSearchAnswer, console: Console, *, compact: 
     if answer.meta.hint:
         console.print(Text(escape_line(answer.meta.hint), style="bold yellow"))
     details = answer.meta.search
-    if details.last:
+    if details.last:  # the oldest or newest matching commit, which `hits` lacks
         for row in _format_hit_title(f"{details.last_label}: ", details.last):
             console.print(row, no_wrap=True, overflow="ellipsis")
         console.print()
@@ -96,7 +97,7 @@ def _format_hit_files(hit: ChangeHit, *, compact: bool) -> Iterator[Text]:
             text = escape_controls(line.text.removesuffix("\r")).expandtabs(4)
             row = Text().append(f"    │ {line.number:>5} ", style="dim")
             yield row.append(f"{line.sign}{text}", style=get_line_style(line.sign))
-        # A file has no lines if other files of the commit have used up the limit of the search.
+        # The search returns a limited number of lines per commit, so a file may have none.
         if not compact and (not file.lines or len(shown_lines) < len(file.lines)):
             yield Text("    │ …", style="dim")
         remaining_lines -= len(shown_lines)
@@ -162,7 +163,7 @@ def _format_release_note(note: ReleaseNote) -> Text:
 
 
 def print_show_answer(answer: ShowAnswer, console: Console) -> None:
-    """Print the commit, then its files and the diff of one of them, or a file as it was."""
+    """Print the commit and its files, then the diff or the content of the requested file."""
     from rich.text import Text
 
     # One call for all lines, because there can be many, and a call for each takes 70 µs.
@@ -243,7 +244,7 @@ def print_trace_answer(answer: TraceAnswer, console: Console) -> None:
     """Print the changes, then the counts.
 
     Below a change, a line shows its place (file and symbol) and evidence (references, release). The line is omitted if
-    the change has no evidence and the place of the previous change.
+    the change has no evidence, and its place is that of the change above.
     """
     from rich.text import Text
 
@@ -277,7 +278,7 @@ def _format_trace_hit(hit: TraceHit) -> Text:
 
 
 def _format_place(hit: TraceHit) -> str:
-    return escape_line(f"{hit.path}:{hit.symbol}{hit.origin_suffix}")
+    return escape_line(f"{hit.path}:{hit.symbol}{hit.old_place_suffix}")
 
 
 def print_related_answer(answer: RelatedAnswer, console: Console, *, compact: bool = False) -> None:

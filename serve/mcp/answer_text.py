@@ -143,7 +143,7 @@ def format_trace_answer(answer: TraceAnswer) -> str:
     lines = [f"symbol: {escape_line(details.symbol)}, {escape_line(details.place)}", details.count_phrase]
     place = ""
     for hit in answer.hits:
-        hit_place = escape_line(f"{hit.path}:{hit.symbol}{hit.origin_suffix}")
+        hit_place = escape_line(f"{hit.path}:{hit.symbol}{hit.old_place_suffix}")
         lines.append(f"{_format_trace_hit(hit)}{'' if hit_place == place else f' | {hit_place}'}")
         place = hit_place
     return "\n".join([*lines, *_build_note_lines(details.limitation), *_build_note_lines(answer.meta.hint)])

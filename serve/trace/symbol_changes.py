@@ -1,9 +1,9 @@
 """Changes of the symbols of one name: the commits that introduced, modified, moved, renamed or removed each symbol.
 
 The index says which commits touched a symbol. A touch (`SymbolTouch`) is the change of one file by such a commit. If a
-commit changed a line with the name, the definitions before and after the commit are read from git and compared. All
-other commits only modified the symbol. The parent of a symbol is the symbol that encloses it, such as the class of a
-method.
+commit can have introduced or removed the symbol, for example because it changed a line with the name, the definitions
+before and after it are read from git and compared. Otherwise the commit only modified the symbol. The parent of a
+symbol is the symbol that encloses it, such as the class of a method; parents of commits are called parent commits.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ MAX_TOKENS: Final = 4_000
 # Maximum number of definitions whose tokens are cached.
 CACHED_TEXTS: Final = 256
 
-# Minimum similarity of a removed and an added symbol with equal parents that count as one moved symbol.
+# A removed and an added symbol with equal parents count as one moved symbol if they are at least this similar.
 MIN_MOVE_SIMILARITY: Final = 0.5
-# Minimum similarity if the parents differ. It is higher, because an equal parent is evidence of a move.
+# The same minimum if the parents differ. It is higher, because an equal parent is evidence of a move.
 MIN_OTHER_PARENT_SIMILARITY: Final = 0.7
 # Maximum number of pairs of a removed and an added symbol that are compared. Each pair takes up to 10 ms.
 MAX_COMPARISONS: Final = 400
@@ -97,6 +97,7 @@ class DefinitionReader:
 
     def find_bodies(self, commit: str, path: bytes, name: str) -> dict[str, Body] | None:
         """Return the bodies of a name's symbols in a file, by parent; None if the file cannot be read or parsed."""
+        # A file without this word does not define the symbol, and is not parsed.
         symbols = self.list_symbols(commit, path, get_definition_word(name))
         if symbols is None:
             return None
@@ -139,9 +140,10 @@ class SymbolPlace:
 class SymbolChange:
     """Change of a symbol by a commit.
 
-    `commit_row`: as in SymbolTouch. `date`: in seconds since the epoch. `place`, `name`, `body`: after the change, or
-    before a removal. `body` is None if the step is `modified`. `old_place`, `old_name`: before a move or a rename.
-    `is_exact`: False if the step is inferred.
+    `commit_row`: as in SymbolTouch. `date`: in seconds since the epoch. `step`: what the commit did to the symbol.
+    `place`, `name`, `body`: after the change, or before a removal. `body` is None if the step is `modified`.
+    `old_place`, `old_name`: before a move or a rename. `is_exact`: False if the step is inferred, from similar code or
+    from the text that git shows after `@@`.
     """
 
     commit_sha: str
@@ -160,8 +162,8 @@ class SymbolChange:
 class NameHistory:
     """Changes of all symbols of one name.
 
-    `touches`: changes of files that touched a symbol of the name. `file_changes`: renames of all files, and changes by
-    merges of lines with the name. `load_touches`: loads the touches of another name.
+    `touches`: changes of files that touched a symbol of the name. `file_changes`: result of `load_renames_and_merges`.
+    `load_touches`: loads the touches of another name.
     """
 
     name: str
@@ -193,7 +195,7 @@ class NameHistory:
         return list(places)
 
     def collect(self, start: SymbolPlace) -> tuple[set[SymbolPlace], list[SymbolChange]]:
-        """Return all places of the symbol that was at `start` at some time, and all of its changes."""
+        """Follow the symbol that is, or once was, at `start`. Return all of its places and all of its changes."""
         places, pending = {start}, [start]
         changes: dict[SymbolChange, None] = {}
         while pending:
@@ -220,8 +222,8 @@ class NameHistory:
         parents = {parent for parent in place.parent.split(".") if parent} - self._searched_parents
         self._searched_parents |= parents
         for touch in (touch for parent in parents for touch in self.load_touches(parent)):
-            if touch.may_define and {touch.path, touch.old_path} & self._shas_by_path.keys():
-                # Without a parent, the touch is not listed as a modification of this symbol.
+            if touch.may_introduce_or_remove and {touch.path, touch.old_path} & self._shas_by_path.keys():
+                # `_list_modified` ignores touches with parent None: only the enclosing symbol was touched.
                 self._add_touch(replace(touch, parent=None))
                 self._changes.pop(touch.commit_sha, None)
 
@@ -229,8 +231,7 @@ class NameHistory:
         """Return the changes of the symbols by a commit, from the cache if they were computed before."""
         if sha not in self._changes:
             touches = self._touches_by_commit[sha]
-            may_define = any(touch.may_define for touch in touches)
-            if may_define and self.deadline.has_time():
+            if any(touch.may_introduce_or_remove for touch in touches) and self.deadline.has_time():
                 self._changes[sha] = self._compare_versions(sha, touches)
             else:
                 self._changes[sha] = self._list_modified(sha, touches, set())
@@ -256,6 +257,7 @@ class NameHistory:
         except UnreadableObject:
             return self._list_modified(sha, touches, set())
         comparison = _Comparison()
+        # The touches of one hunk concern the same file, which is compared once.
         for touch in {touch.hunk_id: touch for touch in touches}.values():
             if not self.deadline.has_time():
                 return self._list_modified(sha, touches, set())
@@ -290,8 +292,8 @@ class NameHistory:
 class _Comparison:
     """Symbols of a name that a commit added, removed or changed.
 
-    `added`, `removed`: bodies of symbols by place. `renamed`: changes of symbols whose file was renamed, still without
-    commit, date and name. `changed_places`: old and new places of the symbols in the other fields.
+    `added`, `removed`: bodies of symbols by place. `renamed`: changes of symbols whose file was renamed; the caller
+    sets their commit, date and name. `changed_places`: old and new places of the symbols in the other fields.
     """
 
     added: dict[SymbolPlace, Body] = field(default_factory=dict)
@@ -307,9 +309,9 @@ class _Comparison:
     ) -> None:
         """Add the changed symbols of a file.
 
-        A version has the bodies of the file's symbols by parent (enclosing symbol): `new_version` in the commit,
-        `old_versions` in each of its parent commits. A merge adds a symbol if none of its parent commits has the
-        symbol, and removes a symbol if all of them have it.
+        `new_version`: bodies of the file's symbols in the commit, by parent. `old_versions`: the bodies in each of its
+        parent commits. A merge adds a symbol if it has the symbol and none of its parent commits has it. It removes a
+        symbol if it lacks the symbol and all of its parent commits have it.
         """
         old_path = touch.old_path or touch.path
         for parent in {parent for old_version in old_versions for parent in old_version} | new_version.keys():
@@ -334,7 +336,7 @@ def match_places(
 ) -> Iterator[SymbolChange]:
     """Yield a move for each added symbol that is similar to a removed symbol, then all other additions and removals.
 
-    The changes have no commit, date and name yet.
+    The caller sets the commit, date and name of the changes.
     """
     # In a mass move, only symbols with equal code count as moved.
     is_mass_move = len(added) * len(removed) > MAX_COMPARISONS
@@ -367,11 +369,11 @@ def score_move(old_place: SymbolPlace, old_body: Body, place: SymbolPlace, body:
 
 
 def _assign_parents(touches: Sequence[SymbolTouch]) -> list[SymbolTouch]:
-    """Return the touches, with unknown parents replaced by those from other touches.
+    """Return the touches, with the unknown parents of inexact touches replaced by those of exact touches.
 
-    If a symbol is known only from git's hunk header, its parent is unknown and recorded as empty. Its touch gets the
-    parent of the only symbol of this name in the file. If the file has several symbols of this name, the touch is left
-    out. If no such symbol is known, the touch is unchanged.
+    An inexact touch is known only from git's hunk header, so its parent is unknown and recorded as empty. If all exact
+    touches of its file have one parent, the inexact touch gets this parent. If they have several, it is left out. If
+    there are none, it is unchanged.
     """
     parents_by_path: dict[bytes, set[str]] = defaultdict(set)
     for touch in touches:

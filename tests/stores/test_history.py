@@ -124,7 +124,7 @@ def test_changes_that_can_define_a_symbol(
     with database.open_for_reading(location) as connection:
         touches = load_symbol_touches(connection, name, lambda _: True)
         assert load_symbol_touches(connection, name, lambda _: False) == []
-    assert [touch.may_define for touch in touches] == [bool(flag) for flag in expected]
+    assert [touch.may_introduce_or_remove for touch in touches] == [bool(flag) for flag in expected]
 
 
 def test_similar_names(tmp_path: Path) -> None:

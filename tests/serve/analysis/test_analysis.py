@@ -189,7 +189,7 @@ def test_commits_without_files(tmp_path: Path, home: Path) -> None:
     assert metrics.count_activity(index, "1d")["commits"].to_list() == [4]
     assert metrics.count_language_activity(index, "1d")["language"].to_list() == ["python"]
     assert metrics.find_file_hotspots(index)["file_path"].to_list() == ["a.py", "b.py"]
-    assert search_charts.map_hunks(index).height == index.words["hunk_id"].n_unique() == 2
+    assert search_charts.compute_hunk_map(index).height == index.words["hunk_id"].n_unique() == 2
     rows = search_charts.compare_lanes("decide against plugins", repo.path)
     assert rows.row(0, named=True)["file_path"] == ""
     [axes] = search_charts.plot_lane_ranks("decide", rows).axes
@@ -230,15 +230,15 @@ def test_memory_of_clusters() -> None:
 
 def test_map_of_one_hunk(index: Frames) -> None:
     """With fewer than two hunks the map is empty, with the same columns, and all functions accept it."""
-    points = search_charts.map_hunks(replace(index, hunks=index.hunks.head(1)))
-    assert points.is_empty() and points.schema == search_charts.map_hunks(index).schema
+    points = search_charts.compute_hunk_map(replace(index, hunks=index.hunks.head(1)))
+    assert points.is_empty() and points.schema == search_charts.compute_hunk_map(index).schema
     assert search_charts.name_regions(points).is_empty()
     assert search_charts.find_central_hunks(points).is_empty()
 
 
-def test_map_hunks(index: Frames) -> None:
+def test_compute_hunk_map(index: Frames) -> None:
     """Every hunk has a region, and every region has a name and a central hunk."""
-    points = search_charts.map_hunks(index)
+    points = search_charts.compute_hunk_map(index)
     assert points.height == index.hunks.height == 15
     assert 0 < points["explained_share"][0] <= 1
     assert search_charts.name_regions(points)["hunks"].sum() == 15

@@ -66,7 +66,8 @@ def trace(repo: Repo, home: Path) -> Trace:
 def list_steps(answer: TraceAnswer) -> list[tuple[str, str, str]]:
     """Return step, subject and place of each change."""
     return [
-        (hit.step, hit.commit_subject, f"{hit.path}:{hit.symbol}{hit.origin_suffix}") for hit in answer.hits
+        (hit.step, hit.commit_subject, f"{hit.path}:{hit.symbol}{hit.old_place_suffix}")
+        for hit in answer.hits
     ]
 
 
