@@ -43,10 +43,7 @@ class NothingReadable(LineageError):
 
 
 class NothingToIndex(LineageError):
-    """The repository has no commit yet."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(f"{root} has no commits yet.", hint="Commit something, then run `lineage index`.")
+    """HEAD has no commit: the repository is empty, or HEAD names a branch that does not exist."""
 
 
 _REPOSITORY_HINT: Final = "Change to a directory inside a repository, or give a path inside one."

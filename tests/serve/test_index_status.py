@@ -282,6 +282,30 @@ def test_unreadable_commit_keeps_outdated_symbols(
     )
 
 
+@pytest.mark.usefixtures("home")
+def test_answers_at_an_unborn_branch_name_it(repo: Repo) -> None:
+    """If HEAD names a branch that does not exist, no answer blames the path, the symbol or the index for it."""
+    assert run_index(repo) == 0
+    repo.git("switch", "--orphan", "orphan")
+    commands = (
+        ("index", "--all-branches"),
+        ("status",),
+        ("related", "main.py"),
+        ("trace", "greet"),
+        ("grep", "greet"),
+        ("explain", "main.py"),
+        ("show", "HEAD"),
+        ("doctor",),
+    )
+    for command in commands:
+        _, output, errors = run_captured(*command, cwd=repo.path)
+        text = output + errors
+        assert "names the branch 'orphan', which does not exist" in text, command
+        assert "Run `git switch NAME` with the name of a branch" in text
+        for wrong_reason in ("no commits yet", "may ignore this path", "Case matters"):
+            assert wrong_reason not in text
+
+
 def raise_keyboard_interrupt(*_: object, **__: object) -> None:
     """Raise KeyboardInterrupt, in place of a stage of the run."""
     raise KeyboardInterrupt
