@@ -64,7 +64,8 @@ BEYOND_SHALLOW_BOUNDARY: Final = "its parents lie beyond the shallow boundary"
 # Command for partial clones, because `git fsck` prints nothing about the objects that they lack by design.
 REFETCH_COMMAND: Final = "`git fetch --refetch --no-filter` (git 2.36 or newer)"
 MISSING_OBJECT_HINT: Final = (
-    f"In a partial clone, run {REFETCH_COMMAND}. In other clones, `git fsck` lists missing objects."
+    f"In a shallow clone, run `git fetch --unshallow`. In a partial clone, run {REFETCH_COMMAND}. "
+    "In other clones, `git fsck` lists missing objects."
 )
 
 
