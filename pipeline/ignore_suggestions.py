@@ -31,7 +31,7 @@ from pipeline.file_classification import (
     has_generated_name,
     is_generated,
 )
-from pipeline.git.errors import NothingToIndex, UnreadableObject
+from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository
 from pipeline.hunks import OVERSIZE_BYTES
 from pipeline.ignore import IgnoreRules, compile_patterns
@@ -146,7 +146,7 @@ def plan_ignore_patterns(repository: Repository, user_lines: Sequence[str]) -> I
     """
     head = repository.read_head()
     if head is None:
-        raise NothingToIndex(repository.root)
+        raise repository.build_head_error()
     current_rules = IgnoreRules.from_repository(repository)
     user_rules = IgnoreRules(current_rules.repository_path, tuple(user_lines), current_rules.has_attributes)
     history = read_history_changes(repository, head)

@@ -28,7 +28,7 @@ from pipeline.embed import (
 )
 from pipeline.encoders.base import Encoder
 from pipeline.extract import ExtractedBatch, ExtractTask
-from pipeline.git.errors import NothingToIndex, UnreadableObject
+from pipeline.git.errors import UnreadableObject
 from pipeline.git.libgit2 import check_alternates, check_objects
 from pipeline.git.repository import Repository
 from pipeline.head_symbols import (
@@ -246,7 +246,7 @@ class IndexRun:
     def _read_head(self) -> str:
         head = self.repository.read_head()
         if head is None:
-            raise NothingToIndex(self.repository.root)
+            raise self.repository.build_head_error()
         return head
 
     def _choose_branch_patterns(self) -> Sequence[str] | None:

@@ -74,6 +74,7 @@ class IndexStatus:
     - `indexed_until`: date of the last indexed commit; set only during an active run.
     - `range_coverage`: set only if the request has a range.
     - `branch_patterns`: patterns of refs that are indexed besides HEAD; loaded only by `load_status_at_path`.
+    - `head_error`: why HEAD has no commit, and what to do; empty if it has one.
     """
 
     last_indexed_commit: str | None = None
@@ -91,6 +92,7 @@ class IndexStatus:
     indexed_until: datetime | None = None
     range_coverage: RangeCoverage | None = None
     branch_patterns: tuple[str, ...] = ()
+    head_error: str = ""
 
     @property
     def is_being_updated(self) -> bool:
@@ -164,6 +166,7 @@ def load_index_status(
         unreadable_commits=summary.unreadable,
         vector_share=recorded_state.vector_share,
         index_holder=index_holder,
+        head_error=_describe_missing_head(repository),
     )
     verdict = status.verdict
     needs_run = status.commits_behind > 0 or status.vector_share < 1 or (verdict and verdict.remedy)
@@ -225,7 +228,15 @@ def _compute_vector_share(connection: Connection, summary: IndexSummary) -> floa
 def build_status_without_index(repository: Repository) -> IndexStatus:
     """Return the status of a repository without an index. All commits that HEAD reaches count as behind."""
     head = repository.read_head()
-    return IndexStatus(commits_behind=len(repository.walk(head)) if head else 0)
+    commits_behind = len(repository.walk(head)) if head else 0
+    return IndexStatus(commits_behind=commits_behind, head_error=_describe_missing_head(repository))
+
+
+def _describe_missing_head(repository: Repository) -> str:
+    if repository.read_head():
+        return ""
+    error = repository.build_head_error()
+    return f"{error.message} {error.hint}"
 
 
 def build_index_state(status: IndexStatus) -> IndexState:
@@ -250,6 +261,7 @@ def build_index_hints(status: IndexStatus, *, uses_vectors: bool = False) -> Ite
 
     `uses_vectors`: True if the answer depends on vectors.
     """
+    yield from filter(None, [status.head_error])
     if status.range_coverage:
         yield from status.range_coverage.describe()
     if status.index_holder:
@@ -340,6 +352,8 @@ def _count_commits_behind(
 
 def describe_empty_index(status: IndexStatus) -> str:
     """Return a hint about an index without commits: why it has none, and what to do."""
+    if status.head_error:
+        return status.head_error
     if status.unreadable_commits:
         count = format_commit_count(status.unreadable_commits)
         return f"Nothing is indexed: {count} could not be read. {UNREADABLE_HINT}"

@@ -43,10 +43,7 @@ class NothingReadable(LineageError):
 
 
 class NothingToIndex(LineageError):
-    """The repository has no commit yet."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(f"{root} has no commits yet.", hint="Commit something, then run `lineage index`.")
+    """HEAD has no commit: the repository is empty, or HEAD names a branch that does not exist."""
 
 
 _REPOSITORY_HINT: Final = "Change to a directory inside a repository, or give a path inside one."
@@ -67,7 +64,8 @@ BEYOND_SHALLOW_BOUNDARY: Final = "its parents lie beyond the shallow boundary"
 # Command for partial clones, because `git fsck` prints nothing about the objects that they lack by design.
 REFETCH_COMMAND: Final = "`git fetch --refetch --no-filter` (git 2.36 or newer)"
 MISSING_OBJECT_HINT: Final = (
-    f"In a partial clone, run {REFETCH_COMMAND}. In other clones, `git fsck` lists missing objects."
+    f"In a shallow clone, run `git fetch --unshallow`. In a partial clone, run {REFETCH_COMMAND}. "
+    "In other clones, `git fsck` lists missing objects."
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
 from pipeline.git.errors import (
+    NothingToIndex,
     UnreadableObject,
     build_alternate_error,
     build_blocking_file_error,
@@ -193,6 +195,28 @@ def describe_head_repair(git_dir: Path, common_dir: Path) -> str:
     return (
         f"Write the SHA of a commit into {common_dir / branch}: {git_dir / 'logs' / 'HEAD'} lists earlier ones, the "
         "newest last. If an object is missing, another clone may have it."
+    )
+
+
+def build_head_error(git: pygit2.Repository, root: Path, *, is_bare: bool) -> NothingToIndex:
+    """Return the error for a HEAD without a commit. If the repository has other branches, it names the missing one."""
+    with ErrorTranslation("the references"):
+        names = [reference.name for reference in git.references.iterator()]
+        head_branch = str(git.lookup_reference("HEAD").target).removeprefix("refs/heads/")
+    if not names:
+        return NothingToIndex(
+            f"{root} has no commits yet.", hint="Commit something, then run `lineage index`."
+        )
+    remote_names = [name.split("/", 3)[-1] for name in names if name.startswith("refs/remotes/")]
+    branches = [name.removeprefix("refs/heads/") for name in names if name.startswith("refs/heads/")]
+    branches = branches or sorted({*remote_names} - {"HEAD"})
+    branch = shlex.quote(branches[0]) if len(branches) == 1 else "NAME"
+    source = " with the name of a branch (`git branch --all` lists them)" if branch == "NAME" else ""
+    command = f"git symbolic-ref HEAD refs/heads/{branch}" if is_bare else f"git switch {branch}"
+    alternative = "" if is_bare else " or commit something,"
+    return NothingToIndex(
+        f"HEAD of {root} names the branch {head_branch!r:.200}, which does not exist.",
+        hint=f"Run `{command}`{source},{alternative} then `lineage index`.",
     )
 
 

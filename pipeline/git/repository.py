@@ -23,6 +23,7 @@ from pipeline.git.changes import RawPatch, decode_path, is_regular
 from pipeline.git.errors import (
     BEYOND_SHALLOW_BOUNDARY,
     NotACommit,
+    NothingToIndex,
     UnreadableObject,
     build_not_found_error,
     build_open_error,
@@ -31,6 +32,7 @@ from pipeline.git.git_dir import is_partial_clone, read_shallow_boundary, resolv
 from pipeline.git.libgit2 import (
     ErrorTranslation,
     ObjectDatabase,
+    build_head_error,
     check_alternates,
     check_git_dir,
     check_objects,
@@ -160,6 +162,10 @@ class Repository:
             reason = error.reason if isinstance(error, UnreadableObject) else str(error)
             hint = describe_head_repair(self.git_dir, self.common_dir)
             raise UnreadableObject("HEAD", reason, hint) from error
+
+    def build_head_error(self) -> NothingToIndex:
+        """Return the error for a HEAD without a commit. Call this only if `read_head` returns None."""
+        return build_head_error(self._git, self.root, is_bare=self.is_bare)
 
     def list_tag_targets(self) -> list[tuple[str, str]]:
         """Return (name, SHA of the object that the tag points to) of each tag, sorted by name."""
@@ -403,8 +409,7 @@ class Repository:
 
     def _load_blob(self, sha: str) -> pygit2.Blob:
         """Return a libgit2 blob, from the cache if possible."""
-        cached_blob = self._blob_cache.get(sha)
-        if cached_blob is not None:
+        if (cached_blob := self._blob_cache.get(sha)) is not None:
             return cached_blob
         blob = self._odb.read_with_retry(self._git.__getitem__, sha)
         if not isinstance(blob, pygit2.Blob):

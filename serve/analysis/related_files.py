@@ -218,7 +218,8 @@ class _Finder:
         if not target.is_missing:
             return RequestedPath(path, target.is_directory, target)
         if self.head is None:
-            raise UnknownFile("The repository has no commits yet.")
+            error = self.repository.build_head_error()
+            raise UnknownFile(error.message, hint=error.hint)
         try:
             removal, sentence = describe_missing_file(self.repository, self.git, self.head, target)
         except UnreadableObject as error:
@@ -332,7 +333,8 @@ class _Finder:
         commits = history.frames.hunks.filter(requested_path.selection)["commit_sha"].n_unique()
         if not commits:
             limitations.append(
-                f"The index has no commits that change {escape_in_sentence(requested_path.path or '.')}. "
+                history.status.head_error
+                or f"The index has no commits that change {escape_in_sentence(requested_path.path or '.')}. "
                 "It may ignore this path."
             )
         return RelatedDetails(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from pipeline.encoders import providers
 from pipeline.encoders.base import Encoder, create_bundled_encoder
 from pipeline.git import commit_graph
-from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
 from pipeline.options import (
     ALL_BRANCHES,
@@ -126,7 +125,7 @@ def index_repository(
     """Bring the index of the repository at `path` up to HEAD. `shared`: loaded encoders, to which the run may add."""
     repository = open_repository(path)
     if repository.read_head() is None:
-        raise NothingToIndex(repository.root)
+        raise repository.build_head_error()
     location = locate_index(home, repository)
     _check_branch_patterns(repository, options)
     if options.incremental and not options.force:

@@ -337,6 +337,7 @@ def format_status(location: IndexLocation, status: IndexStatus) -> str:
         "commits_behind_head": str(status.commits_behind),
         "compatibility": str(status.verdict) if status.verdict else "<none>",
     }
+    fields |= {"head": status.head_error} if status.head_error else {}
     if status.index_holder:
         # Imported here, because it imports the database, which other commands do not need.
         from serve.index_status import describe_copy

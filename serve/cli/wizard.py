@@ -23,7 +23,6 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import is_dumb_terminal
 
 from pipeline.encoders import providers
-from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import open_repository
 from pipeline.options import EmbedProvider
 from serve import config, index_status
@@ -86,7 +85,7 @@ def run_wizard(path: Path, ignored_options: IndexOptions) -> None:
     _check_unasked(ignored_options)
     repository = open_repository(path)
     if repository.read_head() is None:
-        raise NothingToIndex(repository.root)
+        raise repository.build_head_error()
     provider_options, unavailable_providers = split_providers(
         [*EmbedProvider], providers.list_built_in_providers()
     )

@@ -23,7 +23,12 @@ from serve.excerpts import split_sections
 from serve.explain.blame import BlamedLine, LineOrigin
 from serve.explain.cache import BoundedCache, compute_history_key
 from serve.explain_types import RelatedCommit
-from serve.index_status import IndexStatus, build_index_hints, load_index_status
+from serve.index_status import (
+    IndexStatus,
+    build_index_hints,
+    build_status_without_index,
+    load_index_status,
+)
 from stores import errors, history, hunk_details
 from stores.connections import ReaderPools
 from stores.database import DamagedIndex, NotIndexed
@@ -195,7 +200,7 @@ def _create_reader_without_index(
     """Return a reader without an index. Its status counts all commits of HEAD as commits that the index lacks."""
     head = repository.read_head()
     if head is None:
-        return FileHistoryReader(IndexStatus(), error=error)
+        return FileHistoryReader(build_status_without_index(repository), error=error)
     key = compute_history_key(repository, head)
     walked_history = histories.get(key)
     if walked_history is None:
@@ -320,7 +325,7 @@ def build_hint(reader: FileHistoryReader, enrichment: Enrichment, coverage: Cove
         return enrichment.error
     if reader.status.verdict is None:  # there is no index
         if not reader.status.commits_behind:
-            return "The repository has no commits yet."
+            return reader.status.head_error
         return (
             "This repository is not indexed yet. Blame needs no index. "
             "Run `lineage index` to see related commits and to use `lineage query`."

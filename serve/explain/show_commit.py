@@ -193,8 +193,9 @@ def _resolve_commit(repository: Repository, revision: str) -> str:
     sha = sha or _resolve_with_git(repository, revision)
     if sha is not None:
         return sha
-    if _HEAD_EXPRESSION.match(revision):
-        repository.read_head()  # raises the error for a damaged HEAD
+    # For a damaged HEAD, `read_head` raises the error.
+    if _HEAD_EXPRESSION.match(revision) and repository.read_head() is None:
+        raise repository.build_head_error()
     if _SHA_PREFIX.fullmatch(revision):
         return _resolve_sha_prefix(repository, revision)
     if ".." in revision and not searches_messages:

@@ -185,7 +185,7 @@ def _build_target(repository: Repository, head: str | None, entry: _PathEntry) -
 
 def _build_work_tree_target(repository: Repository, head: str | None, entry: _PathEntry) -> Target:
     if head is None:
-        return Target(entry.path, note="The repository has no commits yet.")
+        return Target(entry.path, note="HEAD has no commit.")
     if not entry.mode and not repository.is_in_index(entry.path):
         note = f"{format_path(entry.path)} does not exist in HEAD."
         return Target(entry.path, note=note, is_missing=True, is_untracked=True)

@@ -255,9 +255,8 @@ def check_repository(context: CheckContext) -> Iterator[CheckResult]:
     try:
         head = repository.read_head()
         if head is None:
-            yield report_warning(
-                "repository", f"{repository.root} has no commits yet", "Make a first commit."
-            )
+            error = repository.build_head_error()
+            yield report_warning("repository", error.message.removesuffix("."), error.hint)
             return
         repository.read_commit(head)
         with suppress(GitNotFound):  # another check reports it

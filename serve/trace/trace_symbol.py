@@ -71,6 +71,10 @@ def trace_symbol(request: TraceRequest, path: Path, home: Path) -> TraceAnswer:
         try:
             candidate, others = tracer.select_candidate(_add_file(request.symbol, path, repository))
         except UnknownSymbol as error:  # add the hint that the index may lack the commit with the symbol
+            if status.head_error:
+                raise UnknownSymbol(
+                    "HEAD reaches no commit with the symbol.", hint=status.head_error
+                ) from None
             raise UnknownSymbol(error.message, hint=" ".join([error.hint, *_build_hints(status)])) from None
         changes = tracer.follow_names(candidate)
     git = commit_graph.create_git_program(repository, location.git_directory)

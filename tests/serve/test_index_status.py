@@ -183,13 +183,14 @@ def test_active_run(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("is_unknown", [False, True])
-def test_active_forced_run(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, is_unknown: bool) -> None:
+def test_active_forced_run(repo: Repo, home: Path, is_unknown: bool) -> None:
     """While a run refreshes a complete index, status, doctor and hints say so instead of advising `--force`."""
     run_index(repo)
-    set_component_version(monkeypatch, "CHUNKER_VERSION")
     location = get_location(repo, home)
-    if is_unknown:
-        with database.open_for_writing(location) as connection:
+    # The process in which doctor reads the index has this program's versions, so change the recorded ones.
+    with database.open_for_writing(location) as connection:
+        connection.execute("UPDATE metadata SET version = '0' WHERE component = 'chunker_version'")
+        if is_unknown:
             connection.execute("UPDATE metadata SET version = NULL WHERE component = 'reranker_model'")
     advice = f"lineage index --force {repo.path}"
     assert advice in run_captured("status", repo.path)[1]
@@ -280,6 +281,30 @@ def test_unreadable_commit_keeps_outdated_symbols(
     assert load_verdict(repo, home).startswith(
         "query-compatible, refresh recommended (parser_python 1, now 9"
     )
+
+
+@pytest.mark.usefixtures("home")
+def test_answers_at_an_unborn_branch_name_it(repo: Repo) -> None:
+    """If HEAD names a branch that does not exist, no answer blames the path, the symbol or the index for it."""
+    assert run_index(repo) == 0
+    repo.git("switch", "--orphan", "orphan")
+    commands = (
+        ("index", "--all-branches"),
+        ("status",),
+        ("related", "main.py"),
+        ("trace", "greet"),
+        ("grep", "greet"),
+        ("explain", "main.py"),
+        ("show", "HEAD"),
+        ("doctor",),
+    )
+    for command in commands:
+        _, output, errors = run_captured(*command, cwd=repo.path)
+        text = output + errors
+        assert "names the branch 'orphan', which does not exist" in text, command
+        assert "Run `git switch NAME` with the name of a branch" in text
+        for wrong_reason in ("no commits yet", "may ignore this path", "Case matters"):
+            assert wrong_reason not in text
 
 
 def raise_keyboard_interrupt(*_: object, **__: object) -> None:

@@ -346,6 +346,25 @@ def use_all_descriptors() -> Iterator[None]:
         yield
 
 
+def test_head_without_a_commit(tmp_path: Path) -> None:
+    """The error names the missing branch, and a command that leads to an existing one."""
+    source = Repo.create(tmp_path / "source")
+    assert "has no commits yet" in open_repository(source.path).build_head_error().message
+    source.commit_file("a.py", "a = 1\n")
+    server = Repo.create(tmp_path / "server.git", bare=True)
+    server.git("symbolic-ref", "HEAD", "refs/heads/trunk")
+    source.git("push", str(server.path), "main")
+    source.git("clone", str(server.path), str(tmp_path / "clone"))
+    error = open_repository(server.path).build_head_error()
+    assert error.message == f"HEAD of {server.path} names the branch 'trunk', which does not exist."
+    assert error.hint == "Run `git symbolic-ref HEAD refs/heads/main`, then `lineage index`."
+    error = open_repository(tmp_path / "clone").build_head_error()
+    assert error.hint == "Run `git switch main`, or commit something, then `lineage index`."
+    source.git("push", str(server.path), "main:topic")
+    hint = open_repository(server.path).build_head_error().hint
+    assert "`git symbolic-ref HEAD refs/heads/NAME` with the name of a branch" in hint
+
+
 def test_too_many_open_files(tmp_path: Path) -> None:
     """Without a free file descriptor, errors name the limit of open files, and not damage of the repository."""
     repo = Repo.create(tmp_path / "repo")

@@ -293,8 +293,8 @@ def test_no_commits(tmp_path: Path, home: Path) -> None:
     repo = Repo.create(tmp_path / "repo")
     repo.write("a.py", "x\n")
     answer = explain(repo, home, "a.py")
-    assert get_limitation(answer) == "The repository has no commits yet."
-    assert answer.meta.hint == "The repository has no commits yet."
+    assert get_limitation(answer) == "HEAD has no commit."
+    assert answer.meta.hint is not None and f"{repo.path} has no commits yet." in answer.meta.hint
 
 
 def test_merge_in_progress(repo: Repo, home: Path) -> None:
