@@ -92,7 +92,7 @@ def format_outline(lines: list[OutlineLine]) -> str:
     return "\n".join(_format_line(line) for line in lines)
 
 
-def add_branches(lines: list[OutlineLine]) -> Iterator[tuple[str, OutlineLine]]:
+def add_connectors(lines: list[OutlineLine]) -> Iterator[tuple[str, OutlineLine]]:
     """Yield for each line the characters that connect it to its parent (`│  └─ `), and the line."""
     last_siblings = _find_last_siblings(lines)
     indents: list[str] = []

@@ -1,7 +1,7 @@
 """Refresh of the history by `lineage index --force`: replacement of outdated symbols and terms.
 
 If a parser or the splitting into terms has a new version, the commits of the affected hunks are read from git again.
-Each batch of commits is one transaction. The hunks, their semantic texts and their vectors do not change.
+Each batch of commits is one transaction. Of a hunk, only symbols, terms and word counts are replaced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline import write
 from pipeline.extract import ExtractedBatch, ExtractTask, extract_batches
 from pipeline.git.repository import Repository
 from pipeline.profile import Profile
-from pipeline.walk import split_into_batches
+from pipeline.walk import split_into_chunks
 from pipeline.workers import count_jobs, map_groups
 from stores import compatibility
 from stores.compatibility import ComponentVersions
@@ -46,7 +46,7 @@ class RecordedPaths:
 class RefreshResult:
     """Result of a refresh.
 
-    `hunks`: number of hunks with new rows.
+    `hunks`: number of hunks whose symbols and terms were replaced.
     `failed_commits`: commits with hunks that could not be extracted again and keep their outdated rows.
     `workers`: number of worker processes.
     """
@@ -62,7 +62,7 @@ class HistoryRefresh:
 
     `components`: component versions of this run.
     `new_commits`: commits that this run has indexed. They are left out, because their rows are up to date.
-    `commit_batch`: commits per transaction. `batches_per_task`: maximum number of batches in a task.
+    `commits_per_batch`: commits per transaction. `batches_per_task`: maximum number of batches in a task.
     `tasks_per_worker`: tasks that are submitted at a time, for each worker.
     `workers`: number of worker processes; None leaves the number to `joblib.parallel_config`.
     """
@@ -71,7 +71,7 @@ class HistoryRefresh:
     writer: IndexWriter
     components: ComponentVersions
     new_commits: Sequence[str]
-    commit_batch: int
+    commits_per_batch: int
     batches_per_task: int
     tasks_per_worker: int
     workers: int | None
@@ -84,11 +84,11 @@ class HistoryRefresh:
             stale_components = compatibility.find_stale_history_components(recorded_versions, self.components)
             if not stale_components:
                 return RefreshResult()
-            commits = start_refresh(connection, stale_components)
-        is_new = pc.is_in(commits["commit_sha"], pa.array(self.new_commits, pa.string()))
-        commits = commits.filter(pc.invert(is_new))
-        starts = range(0, commits.num_rows, self.commit_batch)
-        batches = [commits.slice(start, self.commit_batch) for start in starts]
+            outdated_commits = start_refresh(connection, stale_components)
+        is_new = pc.is_in(outdated_commits["commit_sha"], pa.array(self.new_commits, pa.string()))
+        commits = outdated_commits.filter(pc.invert(is_new))
+        starts = range(0, commits.num_rows, self.commits_per_batch)
+        batches = [commits.slice(start, self.commits_per_batch) for start in starts]
         workers = min(count_jobs(self.workers), max(1, len(batches)))
         results = list(self._refresh_batches(batches, workers))
         failed_commits = tuple(commit for result in results for commit in result.failed_commits)
@@ -100,8 +100,8 @@ class HistoryRefresh:
     def _refresh_batches(self, batches: Sequence[pa.Table], workers: int) -> Iterator[RefreshResult]:
         """Replace the rows of each batch; yield the results. `batches`: slices of the rows of `start_refresh`."""
         batches_per_task = max(1, min(self.batches_per_task, len(batches) // workers))
-        tasks = map(self._build_task, split_into_batches(batches, batches_per_task))
-        groups = split_into_batches(tasks, self.tasks_per_worker * workers)
+        tasks = map(self._build_task, split_into_chunks(batches, batches_per_task))
+        groups = split_into_chunks(tasks, self.tasks_per_worker * workers)
         done, total = 0, sum(batch.num_rows for batch in batches)
         with closing(map_groups(extract_batches, groups, jobs=workers, prefer="processes")) as results:
             for batch, extracted in zip(batches, chain.from_iterable(results), strict=True):
@@ -113,6 +113,7 @@ class HistoryRefresh:
         lists_of_paths = [
             paths
             for commits in batches
+            # `merged_paths`: files that differ in a merge without hunks.
             for name in ("file_paths", "old_paths", "merged_paths")
             for paths in commits[name].drop_null().to_pylist()
         ]
@@ -164,6 +165,7 @@ def _select_rows(extracted: ExtractedBatch, hunk_ids: pa.Array) -> RefreshedRows
     return RefreshedRows(
         hunks=renumber(extracted.hunks, "hunk_id"),
         hunk_symbols=renumber(extracted.hunk_symbols, "hunk_id"),
+        # A document of these postings is a hunk.
         hunk_terms=renumber(extracted.hunk_terms, "document"),
         symbol_terms=renumber(extracted.symbol_terms, "document"),
     )

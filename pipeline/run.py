@@ -44,7 +44,7 @@ from pipeline.history_refresh import HistoryRefresh, RefreshResult
 from pipeline.ignore import IgnoreRules
 from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
-from pipeline.walk import split_into_batches
+from pipeline.walk import split_into_chunks
 from pipeline.workers import check_free_memory, count_jobs, map_groups
 from pipeline.write import RunStart
 from stores import embedding_cache
@@ -301,7 +301,7 @@ class IndexRun:
             self.report(progress)
         jobs = self._count_needed_workers(start, head_update)
         tasks = self._list_tasks(start, head_update, rules, jobs)
-        groups = split_into_batches(tasks, TASKS_PER_WORKER * jobs)
+        groups = split_into_chunks(tasks, TASKS_PER_WORKER * jobs)
         with closing(map_groups(run_task, groups, jobs=jobs, prefer="processes")) as results:
             for rows in chain.from_iterable(results):
                 if isinstance(rows, ParsedFiles):
@@ -318,9 +318,9 @@ class IndexRun:
     ) -> Iterator[ExtractTask | HeadSlice]:
         """Yield tasks for the commits, then for the files at HEAD: one sequence, so that no worker waits in between."""
         batches_per_task = max(1, min(BATCHES_PER_TASK, math.ceil(self._count_batches(start) / jobs)))
-        batches = split_into_batches(start.pending_commits, self.options.commit_batch)
+        batches = split_into_chunks(start.pending_commits, self.options.commit_batch)
         diff_only = start.cache_mode is EmbedCacheMode.DIFF
-        for task_batches in split_into_batches(batches, batches_per_task):
+        for task_batches in split_into_chunks(batches, batches_per_task):
             yield ExtractTask(self.repository.path_to_reopen, rules, task_batches, diff_only)
         yield from split_into_slices(self.repository.path_to_reopen, head_update.changed_files)
 
@@ -347,7 +347,7 @@ class IndexRun:
             writer,
             start.components,
             new_commits=start.pending_commits,
-            commit_batch=self.options.commit_batch,
+            commits_per_batch=self.options.commit_batch,
             batches_per_task=BATCHES_PER_TASK,
             tasks_per_worker=TASKS_PER_WORKER,
             workers=self.workers,

@@ -123,8 +123,8 @@ def exclude_recorded(
     return [sha for sha in candidates if sha not in skipped_commits]
 
 
-def split_into_batches(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
+def split_into_chunks(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
     """Yield the items in order, in tuples of `size`; the last one may be shorter."""
     iterator = iter(items)
-    while batch := tuple(islice(iterator, min(size, sys.maxsize))):  # `islice` accepts no larger size
-        yield batch
+    while chunk := tuple(islice(iterator, min(size, sys.maxsize))):  # `islice` accepts no larger size
+        yield chunk

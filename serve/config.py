@@ -75,19 +75,19 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
     )
 
 
-def get_explicit_home() -> str | None:
+def get_home_variable() -> str | None:
     """Return LINEAGE_HOME as an absolute path, for the configuration of other programs; None if it is unset."""
     return str(load_settings().home) if os.environ.get("LINEAGE_HOME") else None
 
 
 def make_home_absolute() -> None:
     """Make LINEAGE_HOME absolute in this process's environment, before the working directory changes."""
-    if home := get_explicit_home():
+    if home := get_home_variable():
         os.environ["LINEAGE_HOME"] = home
 
 
-def get_explicit_maps_dir() -> str | None:
-    """Return MINDMAP_DATA_DIR as an absolute path, like `get_explicit_home`; None if unset."""
+def get_maps_dir_variable() -> str | None:
+    """Return MINDMAP_DATA_DIR as an absolute path, like `get_home_variable`; None if unset."""
     return str(load_settings().maps_dir) if os.environ.get("MINDMAP_DATA_DIR") else None
 
 

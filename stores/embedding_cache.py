@@ -2,8 +2,8 @@
 
 An entry has the model that made its vector, and two keys:
 
-- `content_hash`: hash of the content from which a text is made (message, path, change, diff).
-- `text_digest`: digest of the text that is embedded. With a newer parser, a content may give another text.
+- `content_hash`: hash of what the text is made from (message, and for a hunk its kind of change, paths and diff).
+- `text_digest`: digest of the text that is embedded. A newer parser can make another text from the same content.
 
 A vector is used only if the model and both keys match. A new text for the same content and model replaces the entry.
 Only `delete_unused_entries` deletes entries of other models. The table has no primary key, because the write
@@ -35,9 +35,9 @@ logger = logging.getLogger(__name__)
 
 CACHE_LOCK: Final = "embeddings.lock"
 TEMP_FILE: Final = f"{EMBEDDINGS_FILE}.draft"
-# Time that an index run waits for the lock. Only short commands can hold it: index runs do not overlap.
+# Time that an index run waits for the lock. Index runs do not overlap, so only `delete_unused_entries` can hold it.
 WAIT_SECONDS: Final = 10.0
-# Time that `delete_unused_entries` waits for the lock. An index run holds it until it ends, so a longer wait is no use.
+# Time that `delete_unused_entries` waits for the lock. An index run holds it to its end, so a longer wait is no use.
 PRUNE_WAIT_SECONDS: Final = 2.0
 IN_USE_MESSAGE: Final = "Another program uses the embedding cache. This run continues without it."
 
@@ -70,7 +70,7 @@ class CacheUnusable(LineageError):
 
 
 class EmbeddingCache:
-    """Open embedding cache for one index run and one model. If the file cannot be used, it finds and stores nothing."""
+    """Embedding cache, opened for an index run and a model. If the file is unusable, it finds and stores nothing."""
 
     def __init__(self, location: IndexLocation, model: str) -> None:
         self.location = location
@@ -87,7 +87,7 @@ class EmbeddingCache:
             self._handle_read_error(error)
 
     def look_up(self, keys: pa.Table) -> pa.Table:
-        """Return digest and vector of each of these texts that is in the cache (RESULT_SCHEMA).
+        """Return the digests and vectors of those texts that the cache has (RESULT_SCHEMA).
 
         `keys`: content hash and digest of the texts to look up (LOOKUP_SCHEMA).
         """
@@ -203,7 +203,7 @@ def open_cache(location: IndexLocation, model: str) -> Iterator[EmbeddingCache |
 
 
 def count_unused_entries(location: IndexLocation, model: str) -> tuple[int, int]:
-    """Return the number of entries of other models and of all entries; (0, 0) if the cache cannot be read."""
+    """Return (number of entries of other models, number of all entries); (0, 0) if the cache cannot be read."""
     if not location.embeddings.exists() or _find_special_file(location):
         return 0, 0
     with (
@@ -219,9 +219,9 @@ def count_unused_entries(location: IndexLocation, model: str) -> tuple[int, int]
 def delete_unused_entries(location: IndexLocation, model: str) -> None:
     """Delete the entries of models other than `model`.
 
-    The other entries are copied into a new, smaller file, which replaces the cache in one rename. If the process is
-    killed, the old or the new file is intact. Raises IndexBusy if an index run holds the cache, CacheUnusable if the
-    file is unusable, OutOfMemory, and StorageError.
+    The entries of `model` are copied into a new, smaller file, which replaces the cache in one rename. If the process
+    is killed, the old or the new file is intact. Raises IndexBusy if an index run holds the cache's lock. An error of
+    DuckDB is raised as OutOfMemory or StorageError if it is one, else as CacheUnusable.
     """
     temp_file = location.folder / TEMP_FILE
     with (
@@ -265,7 +265,7 @@ def _read_table_ddl(engine: duckdb.DuckDBPyConnection) -> str:
 
 
 def _find_special_file(location: IndexLocation) -> Path | None:
-    """Return the path of the cache or its write-ahead log if a directory or the like is there; else None."""
+    """Return the path of the cache or its write-ahead log if it is a directory or another special file; else None."""
     files = (location.embeddings, location.embeddings.with_name(f"{EMBEDDINGS_FILE}.wal"))
     return next(filter(is_special_file, files), None)
 

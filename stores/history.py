@@ -18,12 +18,12 @@ from stores.database import fetch_int, format_literals
 
 @dataclass(frozen=True, slots=True)
 class ReachabilityDelta:
-    """Difference between the commits that the current HEAD and the recorded one (of the newest index run) reach.
+    """Commits that only one of two HEADs reaches: the current one, or the one recorded by the newest index run.
 
     - `removed_commits`: commits that only the recorded HEAD reaches.
     - `added_commits`: commits that only the current HEAD reaches.
-    - `lists_all_commits`: True if `added_commits` has all commits that the current HEAD reaches, because there is no
-      recorded HEAD, it no longer exists, or the current HEAD has no commit.
+    - `lists_all_commits`: True if `added_commits` has all commits that the current HEAD reaches. This is so if no HEAD
+      is recorded, if the recorded one no longer exists, and if the current HEAD has no commit.
     """
 
     removed_commits: tuple[str, ...] = ()
@@ -36,9 +36,9 @@ class IndexSummary:
     """Status numbers of an index. Times are UTC; shas are None before the first index run.
 
     `head_commit`: HEAD of the newest run. `completed_commit`: HEAD of the newest finished run. `last_indexed_commit`:
-    the watermark, up to which the history is indexed; an interrupted run may have moved it to HEAD without writing the
-    symbols at HEAD. `commits`, `hunks`, `head_symbols`, `unreadable`: numbers of commits, changes of files,
-    symbols at HEAD and unreadable commits.
+    commit up to which the history is indexed (watermark). Unlike `completed_commit`, it can be the HEAD of a run that
+    was interrupted before it wrote the symbols at HEAD. `commits`, `hunks`, `head_symbols`, `unreadable`: numbers of
+    commits, changes of files, symbols at HEAD and unreadable commits.
     """
 
     repo_id: str
@@ -97,6 +97,7 @@ class CacheUsage:
     cached_texts: int = 0
 
 
+# A hunk of kind `message` stands for a commit without changed files.
 _SUMMARY: Final = """
 SELECT repo_id, path, last_indexed_commit, indexed_at, head_commit,
        (SELECT count(*) FROM commits), (SELECT count(*) FROM hunks WHERE content_kind <> 'message'),
@@ -116,8 +117,8 @@ SELECT hunk_id, commit_sha, message, author_name, commit_date,
 FROM hunks JOIN commits USING (commit_sha)
 WHERE hunk_id IN ({hunks})"""
 
-# The commits are bound as one string, because DuckDB tries to import pandas for each bound value (`duckdb_engine`): 200
-# commits take 2 ms as a string and 7 ms as a list.
+# The commits are bound as one string, because DuckDB tries to import pandas for each bound value: 200 commits take
+# 2 ms as a string and 7 ms as a list.
 _RECORDED_COMMITS: Final = """
 SELECT commit_sha FROM commits WHERE commit_sha IN (SELECT unnest(string_split($shas, ' ')))"""
 _COUNT_EMBEDDED_HUNKS: Final = "SELECT count(*) FROM hunks SEMI JOIN vectors USING (text_digest)"
@@ -165,7 +166,7 @@ def list_recorded_commits(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def list_commits_without_hunks(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the recorded commits without a row in `hunks`, parents first.
+    """Return the recorded commits without a row in `hunks`, parent commits first.
 
     Lineage versions before schema 3 wrote no row for a commit without file changes.
     """
@@ -192,7 +193,7 @@ def load_unreachable_commits(connection: duckdb.DuckDBPyConnection) -> set[str]:
 
 
 def load_branch_patterns(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    """Return the patterns of refs that index runs index besides HEAD, in the order in which they were given."""
+    """Return the patterns of the refs to index besides HEAD, in the order in which they were given."""
     rows = connection.execute("SELECT pattern FROM branch_patterns ORDER BY rowid").fetchall()
     return tuple(pattern for (pattern,) in rows)
 
@@ -231,7 +232,8 @@ def load_file_history(
     changes_by_path = _load_changes_by_path(connection, path, reachability)
     dates = {change.commit_sha: change.date for changes in changes_by_path.values() for change in changes}
     positions = {sha: position for position, sha in enumerate(sort_newest_first(dates))}
-    # Position of the newest commit that renamed the file from each path. Newer changes of the path do not count.
+    # By old path: position of the newest commit that renamed the file from this path. Newer changes of the path do not
+    # count. The current path has position 0, so all its changes count.
     rename_positions = {path: 0}
     pending_paths = [path]
     hunk_by_sha: dict[str, int] = {}
@@ -290,7 +292,7 @@ def build_reachability_test(
 class SymbolTouch:
     """Change of a file that may concern a symbol: it touches the symbol, renames the file, or is part of a merge.
 
-    - `commit_row`: row id of the commit in its table, in which parents come before children.
+    - `commit_row`: row id of the commit in its table, in which parent commits come first.
     - `date`: committer date in seconds since 1970.
     - `path`: path after the change, or before a deletion. `old_path`: path before a rename, else None.
     - `parent`: names of the enclosing symbols, joined by dots, or empty; None if unknown.
@@ -309,7 +311,7 @@ class SymbolTouch:
     may_introduce_or_remove: bool
 
 
-# The old path of a rename is recorded as text. If its bytes are not UTF-8, the row of an earlier change has them.
+# `old_path` is text, which cannot have bytes that are not UTF-8. An earlier change of this path has recorded the bytes.
 OLD_PATH_BYTES: Final = """
 coalesce((SELECT any_value(earlier.file_path_bytes) FROM hunks AS earlier
           WHERE earlier.file_path = hunks.old_path AND earlier.file_path_bytes IS NOT NULL),
@@ -369,8 +371,8 @@ MIN_SIMILARITY: Final = 0.88
 def load_symbol_touches(
     connection: duckdb.DuckDBPyConnection, name: str, is_reachable: Callable[[str], bool]
 ) -> list[SymbolTouch]:
-    """Return the reachable changes that touched symbols of this name, parents before children."""
-    # Ids are literals: with a join alone DuckDB reads the diffs of all hunks.
+    """Return the reachable changes that touched symbols of this name, parent commits first."""
+    # The ids are literals in the query, because for a join DuckDB would read the diffs of all hunks.
     hunk_ids = [hunk_id for (hunk_id,) in connection.execute(_HUNKS_OF_NAME, {"name": name}).fetchall()]
     if not hunk_ids:
         return []
@@ -385,7 +387,7 @@ def load_symbol_touches(
 def load_renames_and_merges(
     connection: duckdb.DuckDBPyConnection, name: str, is_reachable: Callable[[str], bool]
 ) -> list[SymbolTouch]:
-    """Return reachable renames, and merges that change a line with the name, parents before children.
+    """Return reachable renames, and merges that change a line with the name, parent commits first.
 
     Merges with a truncated diff are included, because such a line may be missing.
     """

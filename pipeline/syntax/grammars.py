@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Grammar", "Match", "Node", "Tree", "load_grammar", "load_grammar_for_path"]
 
-# Grammars in which a function inside a function is not a symbol.
-GRAMMARS_WITHOUT_LOCAL_FUNCTIONS: Final = frozenset({"python", "kotlin"})
+# Grammars in which a function inside a function is not recorded as a symbol.
+GRAMMARS_IGNORING_LOCAL_FUNCTIONS: Final = frozenset({"python", "kotlin"})
 
-# Grammars in which an incremental parse gives the same tree as a full parse. With automatic
-# semicolons, a comment's place in the tree depends on the parser's state (express: 11 of 10,000 parses differed).
+# Grammars in which an incremental parse gives the same tree as a full parse. In a grammar with automatic
+# semicolons, a comment may get another place in the tree (11 of 10,000 parses of the JavaScript project express).
 INCREMENTAL_GRAMMARS: Final = frozenset({"python", "rust", "java"})
 
-# Limit on the steps of a parse, per byte of source; a step is a hundred operations. The slowest of 3,500 files of four
-# histories took 0.022 steps per byte. Input that is not code takes ten or more steps per byte.
+# Limit on the steps of a parse, per byte of source; a step is a hundred operations. Of 3,500 source files of four
+# projects, the slowest took 0.022 steps per byte. Input that is not code takes ten or more steps per byte.
 STEPS_PER_BYTE: Final = 0.2
 # Steps that every parse may take besides STEPS_PER_BYTE, so that short files have enough.
 EXTRA_STEPS: Final = 100
@@ -47,8 +47,7 @@ QUERY_FILES_BY_GRAMMAR: Final = {
 # Types of nodes whose last child is the rest of a chained assignment, such as `first = second = function () {}`.
 CHAIN_NODES: Final = frozenset({"variable_declarator", "assignment_expression", "parenthesized_expression"})
 
-# Kind of a JavaScript symbol that is the value at the end of a chained assignment, or an argument of a call. The key is
-# the type of the value's or argument's node.
+# Kind of a JavaScript function or class that ends a chained assignment or is an argument of a call, by its node's type.
 KIND_BY_VALUE_TYPE: Final = {
     "arrow_function": "function",
     "function_expression": "function",
@@ -66,8 +65,8 @@ class Match(NamedTuple):
     `second_name`: None, or a second name that the query captures. Its meaning depends on the kind of the match:
 
     - `impl`: the trait in `impl Trait for Type`
-    - `property`: the called function. The match is a definition only if this function defines properties (see
-      PROPERTY_FUNCTION)
+    - `property`: the called function, such as `defineGetter` in `defineGetter(req, "ip", function () {})`. The call
+      is a definition only if this name matches PROPERTY_FUNCTION
     - other kinds: the own name of an assigned function or class, such as `create` in `exports = function create() {}`
     """
 
@@ -84,7 +83,7 @@ class Grammar:
     name: str
     language: Language
     query: Query
-    has_local_functions: bool  # whether functions inside functions are symbols
+    ignores_local_functions: bool  # whether functions inside functions are not recorded as symbols
     is_incremental: bool  # whether an incremental parse gives the same tree as a full one
 
     def parse_without_limit(self, source: bytes, old: Tree) -> Tree | None:
@@ -134,7 +133,7 @@ class Grammar:
 
 
 def load_grammar_for_path(path: str) -> Grammar | None:
-    """Return the grammar for a file; None without one, and for TypeScript declaration files."""
+    """Return the grammar for a file; None if there is none, and for TypeScript declaration files."""
     name = get_grammar_name(path)
     return None if name is None else load_grammar(name)
 
@@ -152,7 +151,7 @@ def load_grammar(name: str) -> Grammar:
         name=name,
         language=language,
         query=Query(language, source),
-        has_local_functions=name not in GRAMMARS_WITHOUT_LOCAL_FUNCTIONS,
+        ignores_local_functions=name in GRAMMARS_IGNORING_LOCAL_FUNCTIONS,
         is_incremental=name in INCREMENTAL_GRAMMARS,
     )
 
@@ -162,9 +161,10 @@ def _get_pattern_index(match: tuple[int, dict[str, list[Node]]]) -> int:
 
 
 def _resolve_kind(match: Match) -> Match | None:
-    """Replace the kinds `chain` and `argument` by the kind of the value. Return None if it defines no symbol.
+    """Replace the kinds `chain` and `argument` by the kind of the assigned or passed value.
 
-    A match of another kind is returned unchanged.
+    Return None if the value is neither a function nor a class, or an `argument` is in no call. A match of another kind
+    is returned unchanged.
     """
     value = match.node
     if match.kind == "chain":
@@ -179,7 +179,7 @@ def _resolve_kind(match: Match) -> Match | None:
 
 
 def _build_match(captures: dict[str, list[Node]]) -> Match:
-    """Build a match from its captures: `name` and `second` if present, and the matched node under the kind."""
+    """Build a match from its captures: `name`, `second`, and the matched node, captured as `@KIND`."""
     names, second_names = captures.pop("name", None), captures.pop("second", None)
     kind, (node,) = captures.popitem()
     return Match(node, kind, names[0] if names else None, second_names[0] if second_names else None)

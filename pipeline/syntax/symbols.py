@@ -197,7 +197,7 @@ def _get_kind(
         return None
     if enclosing.kind not in CALLABLE_KINDS:
         return "method" if kind == "function" else kind
-    return None if kind in CALLABLE_KINDS and not version.grammar.has_local_functions else kind
+    return None if kind in CALLABLE_KINDS and version.grammar.ignores_local_functions else kind
 
 
 def _is_value_of(function: _DefinitionSpan, enclosing_property: Definition) -> bool:

@@ -347,7 +347,7 @@ def _build_server_program() -> register.ServerProgram:
     return register.ServerProgram(
         "lineage-mcp",
         config.DISTRIBUTION,
-        {"LINEAGE_HOME": config.get_explicit_home()},
+        {"LINEAGE_HOME": config.get_home_variable()},
         takes_directory=True,
     )
 

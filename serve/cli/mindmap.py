@@ -186,7 +186,7 @@ def export_command(
 
 
 def _build_server_program() -> register.ServerProgram:
-    environment = {"MINDMAP_DATA_DIR": config.get_explicit_maps_dir()}
+    environment = {"MINDMAP_DATA_DIR": config.get_maps_dir_variable()}
     return register.ServerProgram("mindmap", config.DISTRIBUTION, environment, ("mcp",))
 
 
@@ -235,11 +235,11 @@ def _print_mindmap(document: Mindmap, console: Console, node_id: str, depth: int
     """Print a node of a map and `depth` levels below it (None: all), then the progress of the whole map."""
     from rich.text import Text
 
-    from mindmap.export import add_branches, build_outline
+    from mindmap.export import add_connectors, build_outline
     from mindmap.tree import compute_progress
 
-    for branches, line in add_branches(build_outline(document, node_id, max_depth=depth)):
-        console.print(Text.assemble(branches, *_style_line(line)), soft_wrap=True)
+    for connectors, line in add_connectors(build_outline(document, node_id, max_depth=depth)):
+        console.print(Text.assemble(connectors, *_style_line(line)), soft_wrap=True)
     progress = compute_progress(document)
     is_finished = 0 < progress.total == progress.completed
     footer = Text(escape_line(" · ".join(_format_footer(document, progress))))
@@ -255,7 +255,7 @@ def _style_line(line: OutlineLine) -> list[tuple[str, str] | Text]:
     if node.is_task:
         style = {COMPLETED: "green", IN_PROGRESS: "bold yellow", BLOCKED: "red"}.get(node.status or "", "")
     else:
-        style = "cyan" if line.mark else "bold"  # only the root has no mark
+        style = "cyan" if line.mark else "bold"  # only the root has no mark, such as `(note)`
     mark = f"{line.mark} " if line.mark else ""
     remarks = f"  {', '.join(line.remarks)}" if line.remarks else ""
     return [

@@ -27,7 +27,7 @@ from pipeline.text import (
     list_part_stems,
     tokenize,
 )
-from serve.search.query import Modifier, Query
+from serve.search.query import Query, RequestedChange
 from serve.search.query_hints import FUNCTION_WORDS
 from serve.search.retrieval import Candidate, RetrieverResults
 from stores import fulltext, vector_search
@@ -74,13 +74,13 @@ LINE_SMOOTHING: Final = 3
 # A word for adding starts the subject, perhaps after a type such as `feat(api)!:`. A word for removing can be anywhere,
 # also in a branch name such as `remove_windows`. Only inflections count, because "Address comments" adds nothing.
 _SUBJECT_PATTERNS: Final = {
-    Modifier.ORIGIN: re.compile(
+    RequestedChange.ORIGIN: re.compile(
         r"(?:[\w.-]+(?:\([^)]*\))?!?:\s*)?\W*(?:(?:add|allow|detect|implement|start|support)(?:s|ed|ing)?"
         r"|(?:creat|enabl|expos|introduc|provid)(?:e[sd]?|ing)|addition|creation|detection|implementation|introduction"
         r"|feat(?:ures?)?|first|initial|makes?|new|wip)\b",
         re.IGNORECASE,
     ),
-    Modifier.REMOVAL: re.compile(
+    RequestedChange.REMOVAL: re.compile(
         r".*?\b(?:(?:delet|deprecat|discontinu|eliminat|nuk|obsolet|purg|remov|replac)(?:e[sd]?|ing)"
         r"|(?:delet|deprecat|eliminat|simplificat)ions?|removals?|replacements?|simplif(?:y|ies|ied|ying)"
         r"|(?:drop|stop|strip)(?:s|ped|ping)?|(?:kill|revert)(?:s|ed|ing)?|clean(?:ed|s|ing)?[ -]?ups?|bye|dead code"
@@ -90,7 +90,7 @@ _SUBJECT_PATTERNS: Final = {
 }
 
 # Number of commits that the cross-encoder reads for a query. Reading 16 did not improve the order.
-READ_COMMITS: Final = 8
+CROSS_ENCODER_COMMITS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,14 +204,14 @@ class RerankInputs:
 class CandidateFeatures:
     """Features of candidates. Each field but the last two has an element or row for each candidate.
 
-    The columns of `matrix` are `FEATURES`. `commits` has the sha of the commit. `has_message` is True if the commit
-    message is informative. The columns of `literal_matches` are `LITERAL_HINTS`. `is_question`: as in `Query`.
+    The columns of `matrix` are `FEATURES`. `commits` has the sha of the commit. A message is informative if it has
+    MIN_MESSAGE_WORDS words. The columns of `literal_matches` are `LITERAL_HINTS`. `is_question`: as in `Query`.
     """
 
     matrix: Floats
     commits: tuple[str, ...]
     matched_terms: tuple[MatchedTerms, ...]
-    has_message: Bools
+    has_informative_message: Bools
     literal_matches: Bools
     rerank_inputs: RerankInputs
     is_question: bool
@@ -226,7 +226,7 @@ class CandidateFeatures:
             self.matrix[indices],
             tuple(self.commits[index] for index in indices),
             tuple(self.matched_terms[index] for index in indices),
-            self.has_message[indices],
+            self.has_informative_message[indices],
             self.literal_matches[indices],
             replace(self.rerank_inputs, load_changes=load_changes),
             self.is_question,
@@ -249,7 +249,7 @@ class CandidateFeatures:
             np.concatenate([group.matrix for group in groups]),
             tuple(chain.from_iterable(group.commits for group in groups)),
             tuple(chain.from_iterable(group.matched_terms for group in groups)),
-            np.concatenate([group.has_message for group in groups]),
+            np.concatenate([group.has_informative_message for group in groups]),
             np.concatenate([group.literal_matches for group in groups]),
             RerankInputs(groups[0].rerank_inputs.question, load_changes),
             groups[0].is_question,
@@ -298,7 +298,7 @@ def compute_features(
         matrix=matrix,
         commits=tuple(candidate.commit_sha for candidate in candidates),
         matched_terms=tuple(MatchedTerms(query_terms, counts) for counts in counts_by_field),
-        has_message=np.array([len(terms) >= MIN_MESSAGE_WORDS for terms in message_terms], np.bool_),
+        has_informative_message=np.array([len(terms) >= MIN_MESSAGE_WORDS for terms in message_terms], bool),
         literal_matches=_match_literal_hints(results)[positions],
         rerank_inputs=build_rerank_inputs(query.text, results.details, candidates),
         is_question=query.is_question,
@@ -380,9 +380,9 @@ def _compute_commit_features(
     """Return the last four of FEATURES, which describe a commit. `subjects`: subject of each candidate's commit."""
     shas = [candidate.commit_sha for candidate in candidates]
     similarities, has_requested_role = _compute_file_features(query, results, frozenset(shas))
-    pattern = _SUBJECT_PATTERNS[query.modifier] if query.modifier else None
+    pattern = _SUBJECT_PATTERNS[query.requested_change] if query.requested_change else None
     is_as_asked = [pattern is not None and pattern.match(subject) is not None for subject in subjects]
-    is_removal = query.modifier is Modifier.REMOVAL
+    is_removal = query.requested_change is RequestedChange.REMOVAL
     removed_shares = _compute_removed_shares(connection, frozenset(shas)) if is_removal else {}
     return (
         np.array([similarities[sha] for sha in shas]),

@@ -55,8 +55,8 @@ from serve.search.rerank import (
     Reranker,
     ScoredCandidate,
     merge_copies,
-    order_by_fusion,
     rerank_by_features,
+    score_by_fusion,
     select_best_hunks,
 )
 from serve.search.retrieval import Candidate, RetrieverResults, run_retrievers, select_candidates
@@ -250,7 +250,7 @@ def rank_candidates(
 ) -> list[ScoredCandidate]:
     """Order the candidates by the reranker's scores; without a reranker, by the scores of rank fusion."""
     if reranker is None or not candidates:
-        return order_by_fusion(candidates)
+        return score_by_fusion(candidates)
     features = compute_features(connection, query, results, candidates)
     return rerank_by_features(
         candidates,

@@ -2,7 +2,7 @@
 
 - `parse_query`: conversion of a request to query text, filters and retrieval profile.
 - `classify_intent`: choice of the intent (bug fix, API usage, ...) by cue words. Each intent has a retrieval profile.
-- `find_modifier`: check whether a question asks for the commit that introduced or removed something.
+- `find_requested_change`: check whether a question asks for the commit that introduced or removed something.
 - `normalize_path_filter`: conversion of a path filter, as typed or completed by a shell, to a gitignore pattern.
 
 A hunk is the diff of one file in one commit. A lane is one retriever's ranking of the hunks.
@@ -51,13 +51,13 @@ class Query:
 
     - `text`: text for the encoder and the cross-encoder. `terms`: its stemmed words, for the full-text lanes.
     - `symbols`: names that the query quotes. `roles`: file roles that the query asks for besides source code.
-    - `retrieval_profile`: parameters of the search. `query_profile`: the intent, explained to the user.
+    - `retrieval_profile`: parameters of the search. `query_profile`: intent and hints, explained to the user.
     - `k`: number of commits to return.
     - `now`: current time, to compute the ages of commits.
     - `is_question`: True if the query has function words, so it is a question or sentence, not a list of words.
-    - `modifier`: kind of commit that the query asks for; None unless it asks for an origin or a removal.
-    - `referring_commits`: commits whose message names an issue or pull request of the query, and commits that such a
-      pull request merged. Their hits come first.
+    - `requested_change`: ORIGIN or REMOVAL if the query asks when something was introduced or removed, else None.
+    - `referring_commits`: commits of the issues and pull requests that the query names: their message names such a
+      number, or their pull request has it. Their hits come first.
     """
 
     text: str
@@ -71,7 +71,7 @@ class Query:
     k: int
     now: datetime
     is_question: bool = True
-    modifier: Modifier | None = None
+    requested_change: RequestedChange | None = None
     referring_commits: frozenset[str] = frozenset()
 
     @property
@@ -109,12 +109,12 @@ def parse_query(request: FindRequest, now: datetime, context: RepositoryContext)
         roles=classification.roles,
         retrieval_profile=classification.retrieval_profile,
         query_profile=_describe_profile(
-            classification, hints, requested_filters, _describe_referring(referring_commits, filters)
+            classification, hints, requested_filters, _describe_referring_commits(referring_commits, filters)
         ),
         k=clamp_limit(request.k),
         now=now,
         is_question=not FUNCTION_WORDS.isdisjoint(count_terms(request.text)),
-        modifier=classification.modifier,
+        requested_change=classification.requested_change,
         referring_commits=referring_commits,
     )
 
@@ -133,7 +133,7 @@ def parse_filters(request: FindRequest, now: datetime, context: RepositoryContex
             raise BadRequest(f"The {name} filter is empty.", hint="Omit it or give it a value.")
     since = parse_date(request.since, now) if request.since is not None else None
     until = parse_date(request.until, now) if request.until is not None else None
-    # Without an end, a start after `now` is allowed, because the clock of a commit's author may be wrong.
+    # Without an end, only `now` itself is refused. A later start is allowed, because an author's clock may be wrong.
     if since and (since >= until if until else since == now):
         end = f"{request.until!r:.200}" if until else "now"
         raise BadRequest(
@@ -174,27 +174,27 @@ def _describe_profile(
     classification: IntentClassification,
     hints: Hints,
     requested_filters: QueryFilter,
-    referring_description: str,
+    commits_description: str,
 ) -> QueryProfile:
     """Describe the intent and the hints that were applied. Filters of the request override hints.
 
-    `referring_description`: phrase about the commits of the issues and pull requests in `hints.numbers`.
+    `commits_description`: phrase about the commits of the issues and pull requests in `hints.numbers`.
     """
     applied_hints = {
         "language": hints.language if not requested_filters.language else None,
         "since": format_date(hints.since) if hints.since and not requested_filters.since else None,
         "first released in": hints.release.tag if hints.release else None,
-        f"commits of {', '.join(hints.numbers)}": referring_description if hints.numbers else None,
+        f"commits of {', '.join(hints.numbers)}": commits_description if hints.numbers else None,
         "paths preferred": ", ".join(hints.paths),
         "names meant literally": ", ".join(map(str, hints.symbols)),
     }
     explanation = classification.retrieval_profile.description
     if classification.cues:
         explanation = f"cue words {', '.join(classification.cues)}; {explanation}"
-    elif not classification.modifier:
+    elif not classification.requested_change:
         explanation = f"no cue words; {explanation}"
-    if classification.modifier:
-        explanation += f"; {classification.modifier.value}"
+    if classification.requested_change:
+        explanation += f"; {classification.requested_change.value}"
     if description := "; ".join(f"{name}: {value}" for name, value in applied_hints.items() if value):
         explanation += f"; {HINTS_LABEL}: {description}"
     if hints.absent_languages:
@@ -203,7 +203,7 @@ def _describe_profile(
 
 
 class Intent(Enum):
-    """Kind of question. Answers contain the values."""
+    """Kind of question. The values are shown in answers."""
 
     BUG_FIX = "BugFixPrecedent"
     CONFIGURATION = "Configuration"
@@ -212,8 +212,8 @@ class Intent(Enum):
     UNKNOWN = "Unknown"
 
 
-class Modifier(Enum):
-    """Kind of commit that a question asks for, whatever its intent. The values are phrases for the user."""
+class RequestedChange(Enum):
+    """Change that a question asks for, whatever its intent. The values are phrases for the user."""
 
     ORIGIN = "asks for an origin: commits whose subject mentions an addition are preferred, and recent commits are not"
     REMOVAL = "asks for a removal: commits that remove lines, or whose subject says so, are preferred"
@@ -223,8 +223,8 @@ class Modifier(Enum):
 DEFAULT_CANDIDATES: Final = 50
 # Recency raises the score of a commit by at most this share of the score. Not tuned.
 RECENCY_WEIGHT: Final = 0.05
-# Number of hunks to rerank for API usage. It is larger than the default, because the calls of a function differ more
-# from each other than the changes of the function itself.
+# Number of hunks to rerank for API usage. It is larger than the default, because hunks that call a
+# function are less alike than hunks that change it.
 API_CANDIDATES: Final = 100
 # For bug fixes, RECENCY_WEIGHT is multiplied by this: old fixes are often in code that no longer exists. Not tuned.
 BUG_FIX_RECENCY_FACTOR: Final = 1.5
@@ -247,7 +247,7 @@ class RetrievalProfile:
 PROFILES: Final = {
     Intent.BUG_FIX: RetrievalProfile(
         recency_weight=RECENCY_WEIGHT * BUG_FIX_RECENCY_FACTOR,
-        description="recent commits weigh 1.5 times as much",
+        description="recency counts 1.5 times as much",
     ),
     Intent.CONFIGURATION: RetrievalProfile(uses_symbol_lane=False, description="the symbol-name lane is off"),
     Intent.API_USAGE: RetrievalProfile(
@@ -289,15 +289,15 @@ CUES: Final = {
 }
 
 
-# "Removing" is no cue, because "adding and removing classes" names a feature. If both modifiers have equally many cues,
+# "Removing" is no cue, because "adding and removing classes" names a feature. If both changes have equally many cues,
 # the removal wins, as in "when was the original parser removed".
-MODIFIER_CUES: Final = {
-    Modifier.REMOVAL: _compile_cues(
+REQUESTED_CHANGE_CUES: Final = {
+    RequestedChange.REMOVAL: _compile_cues(
         "remove, removes, removed, removal, drop, drops, dropped, delete, deletes, deleted, deletion, gone, no longer,"
         "go away, went away, get rid, got rid, disappear*, we used to, it used to, there used to, lose, lost, stop,"
         "taken out, thrown out"
     ),
-    Modifier.ORIGIN: _compile_cues(
+    RequestedChange.ORIGIN: _compile_cues(
         "introduc*, first, since when, original*, origin, origins, come from, comes from, came from, start to,"
         "started to, begin, began, learn, learned, learnt, was added, were added, added first"
     ),
@@ -312,8 +312,8 @@ _INFINITIVES: Final = _compile_cues(
 _FIRST_IS_CUE: Final = re.compile(
     r"\W*first\b|.*\b(?:when\b.*|since\b.*|who\b.*|which\b.*(?<!the )|at )\bfirst\b", re.DOTALL
 )
-# Matches a question. In another text, the cues of a modifier count only if one is at the start ("first selector that
-# compares texts"). Other cues describe the change ("the test no longer fails").
+# Matches a question. In another text, the cues of a requested change count only if the text starts with one ("first
+# selector that compares texts"). Otherwise they describe a result ("the test no longer fails").
 _QUESTION: Final = re.compile(r"\W*(?:since|when|how|why|which|what|where|who)\b|.*\?\s*\Z", re.DOTALL)
 
 
@@ -337,27 +337,28 @@ class IntentClassification:
     intent: Intent
     cues: tuple[str, ...]
     roles: frozenset[FileRole]
-    modifier: Modifier | None = None
+    requested_change: RequestedChange | None = None
 
     @property
     def retrieval_profile(self) -> RetrievalProfile:
         """Retrieval profile of the intent. If the question asks for an origin, recency has no weight."""
         profile = PROFILES[self.intent]
-        return replace(profile, recency_weight=0.0) if self.modifier is Modifier.ORIGIN else profile
+        is_origin = self.requested_change is RequestedChange.ORIGIN
+        return replace(profile, recency_weight=0.0) if is_origin else profile
 
 
 @lru_cache
 def classify_intent(text: str) -> IntentClassification:
-    """Return the intent with the most cues in the text (UNKNOWN without cues), and its file roles and modifier."""
+    """Return the intent with the most cues in the text (UNKNOWN without cues), file roles and requested change."""
     cues = {intent: _find_cues(pattern, text.lower()) for intent, pattern in CUES.items()}
     intent = max(cues, key=lambda intent: len(cues[intent]))
     roles = frozenset(role for role, pattern in ROLE_CUES.items() if pattern.search(text.lower()))
-    modifier = find_modifier(text)
-    return IntentClassification(intent if cues[intent] else Intent.UNKNOWN, cues[intent], roles, modifier)
+    change = find_requested_change(text)
+    return IntentClassification(intent if cues[intent] else Intent.UNKNOWN, cues[intent], roles, change)
 
 
-def find_modifier(text: str) -> Modifier | None:
-    """Return the modifier with the most cues in the text; None if the text has no cues of a modifier."""
+def find_requested_change(text: str) -> RequestedChange | None:
+    """Return the requested change with the most cues in the text; None if the text has no such cues."""
     cue_text = text.strip().lower()
     allows_cues_anywhere = _QUESTION.match(cue_text) is not None
     if not _FIRST_IS_CUE.match(cue_text):
@@ -366,14 +367,14 @@ def find_modifier(text: str) -> Modifier | None:
         end = instruction.end()
         cue_text = cue_text[:end] + _INFINITIVES.sub("", cue_text[end:])
     counts = {
-        modifier: len(_find_cues(pattern, cue_text)) if allows_cues_anywhere or pattern.match(cue_text) else 0
-        for modifier, pattern in MODIFIER_CUES.items()
+        change: len(_find_cues(pattern, cue_text)) if allows_cues_anywhere or pattern.match(cue_text) else 0
+        for change, pattern in REQUESTED_CHANGE_CUES.items()
     }
-    modifier = max(counts, key=lambda modifier: counts[modifier])
-    return modifier if counts[modifier] else None
+    change = max(counts, key=lambda change: counts[change])
+    return change if counts[change] else None
 
 
-def _describe_referring(commits: Collection[str], filters: QueryFilter) -> str:
+def _describe_referring_commits(commits: Collection[str], filters: QueryFilter) -> str:
     """Return a phrase about the commits of the issues and pull requests that a query names."""
     if not commits:
         return "none"
@@ -417,7 +418,7 @@ def normalize_path_filter(pattern: str, work_tree: Path | None, has_path: Callab
 
 
 def _resolve_absolute(pattern: str, work_tree: Path, has_path: Callable[[str], bool]) -> str:
-    """Return the gitignore pattern for an absolute path; return a filter that is already such a pattern unchanged."""
+    """Return the gitignore pattern for an absolute path. Return a filter that is no such path unchanged."""
     path, path_in_tree = Path(pattern), work_tree / pattern.lstrip("/")
     if not os.path.lexists(path) and os.path.lexists(path_in_tree):
         return pattern

@@ -1,7 +1,7 @@
 """Reranking of candidates, and the choice of one hunk for each commit.
 
 - `FeatureReranker`: logistic regression over the features of a candidate.
-- `CrossEncoderReranker`: this regression, corrected for the likeliest commits by the score of a cross-encoder.
+- `CrossEncoderReranker`: this regression; for the likeliest commits, a cross-encoder's score adjusts the logit.
 - `select_best_hunks`: choice of one hunk for each commit.
 - `merge_copies`: choice of one candidate for all commits with the same patch.
 """
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pipeline.encoders.cross_encoder import ChangeText
 from pipeline.file_classification import FileRole, classify_role
-from serve.search.features import FEATURES, READ_COMMITS, CandidateFeatures, MatchedTerms
+from serve.search.features import CROSS_ENCODER_COMMITS, FEATURES, CandidateFeatures, MatchedTerms
 from serve.search.retrieval import Candidate
 from stores.snapshot import Floats
 
@@ -31,7 +31,7 @@ class LogisticModel:
     bias: float
 
 
-# For queries with function words. How it was fitted is in "How the reranker was trained" in serve/README.md.
+# For questions and sentences (`Query.is_question`). See "How the reranker was trained" in serve/README.md.
 QUESTION_MODEL: Final = LogisticModel(
     {
         "hunk similarity": 5.05,
@@ -50,8 +50,8 @@ QUESTION_MODEL: Final = LogisticModel(
     },
     bias=-7.47,
 )
-# For queries without function words, which are often words of a subject. Fitted to words of subjects, then scaled, so
-# that a commit is not weak if only its code has a word of the query.
+# For other queries, which are often words of a subject. The weights were fitted to words of subjects, then scaled so
+# that a commit with query words in its code only is not below WEAK_PROBABILITY.
 KEYWORD_MODEL: Final = LogisticModel(
     {
         "hunk similarity": 1.71,
@@ -70,16 +70,16 @@ KEYWORD_MODEL: Final = LogisticModel(
     },
     bias=-6.8,
 )
-# Weight of the cross-encoder's score in the logit. With 0.1, nDCG@10 of the questions for development was 0.007 lower.
+# Weight of the cross-encoder's score in the logit. With 0.1, nDCG@10 on the development questions was 0.007 lower.
 CROSS_ENCODER_WEIGHT: Final = 0.05
 # Mean score of the cross-encoder. A commit with this score keeps its probability.
 CROSS_ENCODER_MEAN: Final = 14.0
 
-# Hits below this probability are weak. The best hit is weak for 1 in 7 of the questions for development (tests/eval)
-# that have an answer, and for half of those that have none.
+# Hits below this probability are weak. The best hit is weak for 1 in 7 of the development questions (tests/eval) that
+# have an answer, and for half of those that have none.
 WEAK_PROBABILITY: Final = 0.1
-# Added to the logit of a candidate for each literal hint that it has: a probability of 0.5 becomes 0.82, 0.1 becomes
-# 0.33. Hints are not filters, so a much likelier candidate without them still comes first.
+# Added to the logit for each text of the query that the hunk has literally (`features.LITERAL_HINTS`): a probability of
+# 0.5 becomes 0.82, 0.1 becomes 0.33. A much likelier candidate without such a text still comes first.
 LITERAL_BOOST: Final = 1.5
 # A hunk of a requested role can replace the best hunk of its commit if its probability is at least this share of the
 # best hunk's. See "Which hunk of a commit is shown" in serve/README.md.
@@ -91,7 +91,7 @@ class ScoredCandidate:
     """A candidate with the score that orders it.
 
     `matched_terms` counts the query terms in the candidate. `probability` is the prediction of the reranker, without
-    boosts. `has_message` is True if the commit message is informative. `literal_matches` has a value for each of
+    boosts. `has_informative_message`: as in `CandidateFeatures`. `literal_matches` has a value for each of
     `features.LITERAL_HINTS`: True if the hunk has the text. Without reranking, only candidate and score are set.
     """
 
@@ -99,7 +99,7 @@ class ScoredCandidate:
     score: float
     matched_terms: MatchedTerms | None = None
     probability: float | None = None
-    has_message: bool = True
+    has_informative_message: bool = True
     literal_matches: tuple[bool, ...] = ()
 
     @property
@@ -113,7 +113,7 @@ class ScoredCandidate:
             return None
         if self.candidate.is_referring:
             return False
-        if self.probability < WEAK_PROBABILITY and not self.has_message:
+        if self.probability < WEAK_PROBABILITY and not self.has_informative_message:
             return None
         return self.probability < WEAK_PROBABILITY
 
@@ -144,7 +144,7 @@ class CrossEncoderScorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CrossEncoderReranker:
-    """Logistic regression over the features, corrected for the likeliest commits by the score of a cross-encoder.
+    """Logistic regression over the features, adjusted by a cross-encoder's scores of the likeliest commits.
 
     Every query calls `load_model`. The reranker holds no model, so the caller can unload it between queries.
     """
@@ -154,18 +154,18 @@ class CrossEncoderReranker:
     def predict(self, features: CandidateFeatures) -> Floats:
         """Score the likeliest hunk of each of the likeliest commits, and return the probabilities.
 
-        The score of a commit changes the probability of all its candidates, so that their order stays the same.
+        The weighted score is added to the logits of all candidates of the commit, which keep their order.
         """
         logits, inputs = _compute_logits(features), features.rerank_inputs
         best_index_by_commit: dict[str, int] = {}
         for index in np.argsort(-logits, kind="stable").tolist():
             best_index_by_commit.setdefault(features.commits[index], index)
-        read_index_by_commit = dict(islice(best_index_by_commit.items(), READ_COMMITS))
-        if not read_index_by_commit:
+        scored_index_by_commit = dict(islice(best_index_by_commit.items(), CROSS_ENCODER_COMMITS))
+        if not scored_index_by_commit:
             return _to_probabilities(logits)
-        changes = inputs.load_changes(list(read_index_by_commit.values()))
+        changes = inputs.load_changes(list(scored_index_by_commit.values()))
         scores = self.load_model().score_changes(inputs.question, changes).tolist()
-        score_by_commit = dict(zip(read_index_by_commit, scores, strict=True))
+        score_by_commit = dict(zip(scored_index_by_commit, scores, strict=True))
         all_scores = [score_by_commit.get(commit, CROSS_ENCODER_MEAN) for commit in features.commits]
         corrections = CROSS_ENCODER_WEIGHT * (np.array(all_scores) - CROSS_ENCODER_MEAN)
         return _to_probabilities(logits + corrections)
@@ -182,8 +182,8 @@ def _to_probabilities(logits: Floats) -> Floats:
     return np.asarray(1 / (1 + np.exp(-logits)))
 
 
-def order_by_fusion(candidates: Sequence[Candidate]) -> list[ScoredCandidate]:
-    """Return the candidates with their score and order of rank fusion, for searches without reranking."""
+def score_by_fusion(candidates: Sequence[Candidate]) -> list[ScoredCandidate]:
+    """Return the candidates in the given order with their scores of rank fusion, for searches without reranking."""
     return [ScoredCandidate(candidate, candidate.score) for candidate in candidates]
 
 
@@ -195,8 +195,8 @@ def rerank_by_features(
 ) -> list[ScoredCandidate]:
     """Order candidates by probability, boosted by literal matches and by the recency of the commit.
 
-    Candidates of commits that belong to an issue or pull request of the query come first. Ties keep the order of
-    `candidates`, which is the order of fusion. `probabilities`: prediction of a reranker for the features.
+    Candidates of `Query.referring_commits` come first. Ties keep the order of `candidates`, which is the order of rank
+    fusion. `probabilities`: prediction of a reranker for the features.
     `compute_recency_weight`: returns the share by which the recency of the commit raises the score.
     """
     boosted_probabilities = _add_to_logits(
@@ -208,13 +208,13 @@ def rerank_by_features(
             score=boosted_probability * (1 + compute_recency_weight(candidate)),
             matched_terms=matched_terms,
             probability=probability,
-            has_message=has_message,
+            has_informative_message=has_informative_message,
             literal_matches=tuple(literal_matches),
         )
-        for candidate, matched_terms, has_message, literal_matches, probability, boosted_probability in zip(
+        for candidate, matched_terms, has_informative_message, literal_matches, probability, boosted_probability in zip(
             candidates,
             features.matched_terms,
-            features.has_message.tolist(),
+            features.has_informative_message.tolist(),
             features.literal_matches.tolist(),
             probabilities.tolist(),
             boosted_probabilities.tolist(),
@@ -231,8 +231,8 @@ def get_sort_key(scored: ScoredCandidate) -> tuple[bool, float]:
 
 def _add_to_logits(probabilities: Floats, amounts: Floats) -> Floats:
     """Return the probabilities after adding the amounts to their logits. An amount of 0 changes no bit."""
-    factors = np.exp(amounts)  # of the odds
-    scaled = probabilities * factors
+    odds_factors = np.exp(amounts)
+    scaled = probabilities * odds_factors
     return np.where(amounts == 0, probabilities, scaled / (1 - probabilities + scaled))
 
 
@@ -241,10 +241,10 @@ def select_best_hunks(
 ) -> tuple[ScoredCandidate, ...]:
     """Return one hunk for each of the first `count` commits, with the score of the commit's best hunk.
 
-    A hunk is preferred if its file is source code or has one of the `roles` that the query also asks for. It must also
-    have all literal matches of the commit's best hunk, and at least MIN_RELATIVE_PROBABILITY of its probability. The
-    result is the preferred hunk with the highest product of its probability and the share of the query's words in its
-    path, symbols and change. Without a preferred hunk, it is the best hunk.
+    A hunk is preferred if its file is source code or has one of `roles`, if it has all literal matches of the commit's
+    best hunk, and if its probability is at least MIN_RELATIVE_PROBABILITY of the best hunk's. The result is the
+    preferred hunk with the highest product of its probability and the share of the query's words in its path, symbols
+    and change. Without a preferred hunk, it is the best hunk. `roles`: file roles that the query names.
     """
     by_commit: dict[str, list[ScoredCandidate]] = {}
     for scored in ranked_candidates:
@@ -258,8 +258,8 @@ def merge_copies(
 ) -> tuple[ScoredCandidate, ...]:
     """Return the oldest candidate of each group of copies, with rank and score of the group's best candidate.
 
-    `copies`: for each commit, the other commits with the same patch. A candidate replaces the best one only if the
-    query refers to both commits (`Candidate.is_referring`) or to neither.
+    `copies`: for each commit, the other commits with the same patch. A candidate replaces the best one only if
+    both or neither belong to `Query.referring_commits` (`Candidate.is_referring`).
     """
     hits: list[ScoredCandidate] = []
     merged_commits: set[str] = set()

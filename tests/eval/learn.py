@@ -33,7 +33,7 @@ import numpy.typing as npt
 import polars as pl
 
 from serve.search import features
-from serve.search.features import FEATURES, READ_COMMITS
+from serve.search.features import CROSS_ENCODER_COMMITS, FEATURES
 from serve.search.retrieval import select_candidates
 from stores.snapshot import Floats
 from tests.bench.report import create_temporary_directory, print_line, print_table
@@ -227,12 +227,12 @@ def fit_weights(lists: Sequence[CandidateList]) -> Floats:
 def fit_cross_encoder(model: LogisticModel, lists: Sequence[CandidateList]) -> tuple[float, float]:
     """Return the weight of the cross-encoder's score relative to the model's logit, and the mean score.
 
-    Of each query, only the likeliest `READ_COMMITS` candidates count.
+    Of each query, only the likeliest `CROSS_ENCODER_COMMITS` candidates count.
     """
     columns = []
     for candidates in lists:
         logits = candidates.without_cross_encoder().features @ model.weights + model.bias
-        rows = np.argsort(-logits, kind="stable")[:READ_COMMITS]
+        rows = np.argsort(-logits, kind="stable")[:CROSS_ENCODER_COMMITS]
         scores = candidates.features[rows, -1]
         columns.append(CandidateList(np.column_stack((logits[rows], scores)), candidates.grades[rows]))
     logit_weight, score_weight = fit_weights(columns)

@@ -57,7 +57,7 @@ def test_outline(document: Mindmap) -> None:
         f"      - [!] Deeper {{{deeper}}} - code",
         f"  - (decision) Use a [table] {{{table}}}",
     ]
-    assert [branches for branches, _ in export.add_branches(export.build_outline(document))] == [
+    assert [connectors for connectors, _ in export.add_connectors(export.build_outline(document))] == [
         "",
         "├─ ",
         "│  ├─ ",

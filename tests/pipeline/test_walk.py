@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.git.repository import Repository, open_repository
-from pipeline.walk import exclude_recorded, list_candidate_commits, split_into_batches
+from pipeline.walk import exclude_recorded, list_candidate_commits, split_into_chunks
 from tests.repos import Repo
 
 # Parents of each commit after the first, as distances back in the order of creation.
@@ -186,11 +186,11 @@ def test_deepened_shallow_clone(tmp_path: Path) -> None:
     assert find_pending(deepened, repo.head, repo.head, recorded, boundary) == shas[:2]
 
 
-def test_split_into_batches() -> None:
-    """Batches are in order and have the given size, except the last."""
+def test_split_into_chunks() -> None:
+    """Chunks are in order and have the given size, except the last."""
     shas = [str(number) for number in range(7)]
-    assert list(split_into_batches(shas, 3)) == [("0", "1", "2"), ("3", "4", "5"), ("6",)]
-    assert list(split_into_batches([], 3)) == []
+    assert list(split_into_chunks(shas, 3)) == [("0", "1", "2"), ("3", "4", "5"), ("6",)]
+    assert list(split_into_chunks([], 3)) == []
 
 
 def test_long_history(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Parsing of requests into queries: intents, modifiers, and path filters as typed by users and completed by shells."""
+"""Parsing of requests into queries: intents, requested changes, and path filters as typed or completed by shells."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from serve.errors import BadRequest
 from serve.find_types import DEFAULT_QUERY_PROFILE, FindRequest
 from serve.search import query
-from serve.search.query import Intent, Modifier, normalize_path_filter
+from serve.search.query import Intent, RequestedChange, normalize_path_filter
 from serve.search.query_hints import RepositoryContext
 from stores.filters import translate_path_pattern
 from tests.serve.search.helpers import ANY_CONTEXT, FindOptions
@@ -87,7 +87,7 @@ def test_explanation_of_intent_and_hints() -> None:
     profile = parse("fix `connect` in src/net/ in Rust since 2024").query_profile
     assert profile.name == "BugFixPrecedent"
     assert profile.explanation == (
-        "cue words fix; recent commits weigh 1.5 times as much; read from the query: language: rust; "
+        "cue words fix; recency counts 1.5 times as much; read from the query: language: rust; "
         "since: 2024-01-01; paths preferred: src/net/; names meant literally: connect"
     )
 
@@ -96,11 +96,12 @@ def test_explanation_of_an_origin_or_removal() -> None:
     """The profile says if a question about an origin or a removal was recognized, within one of the five intents."""
     profile = parse("when did we drop support of connect?").query_profile
     assert (
-        profile.name == "ImplementationPattern" and f"; {query.Modifier.REMOVAL.value}" in profile.explanation
+        profile.name == "ImplementationPattern"
+        and f"; {query.RequestedChange.REMOVAL.value}" in profile.explanation
     )
     without_cues = parse("when was the flag removed").query_profile
     assert without_cues.name == "Unknown"
-    assert without_cues.explanation == f"default lanes and weights; {query.Modifier.REMOVAL.value}"
+    assert without_cues.explanation == f"default lanes and weights; {query.RequestedChange.REMOVAL.value}"
 
 
 def test_both_parts_of_a_qualified_name_are_named() -> None:
@@ -165,16 +166,16 @@ def test_roles(text: str, roles: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "modifier"),
+    ("text", "requested_change"),
     [
-        ("when was the cookie parser introduced?", Modifier.ORIGIN),
-        ("since when do we retry", Modifier.ORIGIN),
-        ("where does the name of the router come from", Modifier.ORIGIN),
-        ("first selector that compares texts", Modifier.ORIGIN),
-        ("when and why did we get rid of connect?", Modifier.REMOVAL),
-        ("why was the first parser dropped?", Modifier.REMOVAL),
-        ("the workflow for canaries, when did it go away?", Modifier.REMOVAL),
-        ("removal of the last pieces of connect", Modifier.REMOVAL),
+        ("when was the cookie parser introduced?", RequestedChange.ORIGIN),
+        ("since when do we retry", RequestedChange.ORIGIN),
+        ("where does the name of the router come from", RequestedChange.ORIGIN),
+        ("first selector that compares texts", RequestedChange.ORIGIN),
+        ("when and why did we get rid of connect?", RequestedChange.REMOVAL),
+        ("why was the first parser dropped?", RequestedChange.REMOVAL),
+        ("the workflow for canaries, when did it go away?", RequestedChange.REMOVAL),
+        ("removal of the last pieces of connect", RequestedChange.REMOVAL),
         ("how did we add signed cookies?", None),
         ("adding, removing and toggling classes: how was that built?", None),
         ("how is the constructor used to check addresses?", None),
@@ -185,21 +186,21 @@ def test_roles(text: str, roles: set[str]) -> None:
         ("how do I stop the server?", None),
         ("how to get rid of a warning", None),
         ("how does the parser learn the encoding?", None),
-        ("how do old sessions get deleted?", Modifier.REMOVAL),
-        ("how did we drop the header?", Modifier.REMOVAL),
+        ("how do old sessions get deleted?", RequestedChange.REMOVAL),
+        ("how did we drop the header?", RequestedChange.REMOVAL),
         ("why does the first request fail?", None),
         ("which parser reads the first line?", None),
-        ("who first used the pool?", Modifier.ORIGIN),
-        ("which change first let people ask for directories?", Modifier.ORIGIN),
-        ("how was the workflow set up at first?", Modifier.ORIGIN),
+        ("who first used the pool?", RequestedChange.ORIGIN),
+        ("which change first let people ask for directories?", RequestedChange.ORIGIN),
+        ("how was the workflow set up at first?", RequestedChange.ORIGIN),
         ("", None),
     ],
 )
-def test_modifiers(text: str, modifier: Modifier | None) -> None:
+def test_requested_changes(text: str, requested_change: RequestedChange | None) -> None:
     """Questions about an origin or a removal are recognized by cue words, whatever the intent; statements are not."""
     classification = query.classify_intent(text)
-    assert classification.modifier is modifier
-    is_origin = modifier is Modifier.ORIGIN
+    assert classification.requested_change is requested_change
+    is_origin = requested_change is RequestedChange.ORIGIN
     assert (classification.retrieval_profile.recency_weight == 0) == is_origin
 
 

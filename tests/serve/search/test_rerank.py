@@ -15,10 +15,10 @@ from pipeline.encoders.cross_encoder import ChangeText
 from pipeline.file_classification import FileRole
 from serve.search import rerank
 from serve.search.features import (
+    CROSS_ENCODER_COMMITS,
     FEATURES,
     FIELDS,
     LITERAL_HINTS,
-    READ_COMMITS,
     CandidateFeatures,
     MatchedTerms,
     QueryTerms,
@@ -32,8 +32,8 @@ from serve.search.rerank import (
     FeatureReranker,
     ScoredCandidate,
     merge_copies,
-    order_by_fusion,
     rerank_by_features,
+    score_by_fusion,
     select_best_hunks,
 )
 from serve.search.retrieval import Candidate
@@ -134,7 +134,7 @@ def test_cross_encoder_orders_equal_features() -> None:
 
 def test_cross_encoder_reads_the_likeliest_commits() -> None:
     """The cross-encoder reads the likeliest hunk of each of the likeliest commits; others keep their probability."""
-    count = 2 * READ_COMMITS + 2
+    count = 2 * CROSS_ENCODER_COMMITS + 2
     rows = np.linspace(1, 0, count)[:, None] * np.ones(len(FEATURES))
     features = make_features(rows, [str(number // 2) for number in range(count)])
     scorer = FixedScorer([HIGH_SCORE] * count)
@@ -142,7 +142,7 @@ def test_cross_encoder_reads_the_likeliest_commits() -> None:
         FeatureReranker().predict(features),
         CrossEncoderReranker(lambda: scorer).predict(features),
     )
-    assert scorer.rows == list(range(0, 2 * READ_COMMITS, 2))
+    assert scorer.rows == list(range(0, 2 * CROSS_ENCODER_COMMITS, 2))
     assert (after[:-2] > before[:-2]).all() and (after[-2:] == before[-2:]).all()
     assert (np.diff(after) < 0).all()
 
@@ -191,7 +191,9 @@ def test_literal_matches_do_not_change_the_probability() -> None:
     """Much likelier candidates still lead, and a boost does not change the probability or weakness."""
     literal = np.array([[False, False], [True, False]])
     features = replace(
-        make_features(np.zeros((2, len(FEATURES)))), literal_matches=literal, has_message=np.ones(2, np.bool_)
+        make_features(np.zeros((2, len(FEATURES)))),
+        literal_matches=literal,
+        has_informative_message=np.ones(2, np.bool_),
     )
     ranked = rerank_by_features(
         make_candidates(2), features, np.array((0.6, rerank.WEAK_PROBABILITY * 0.9)), lambda _: 0
@@ -211,12 +213,12 @@ def test_weak_hits() -> None:
         lambda _: 0,
     )
     assert [hit.is_weak for hit in ranked] == [False, False, True, None]
-    assert order_by_fusion(make_candidates(1))[0].is_weak is None
+    assert score_by_fusion(make_candidates(1))[0].is_weak is None
 
 
 def test_order_without_reranker() -> None:
     """Without a reranker, order and scores are those of fusion, and probabilities are unknown."""
-    ranked = order_by_fusion(make_candidates(3))
+    ranked = score_by_fusion(make_candidates(3))
     assert [(hit.candidate.hunk_id, hit.score, hit.probability) for hit in ranked] == [
         (0, 1, None),
         (1, 1 / 2, None),
@@ -350,7 +352,7 @@ def test_literal_matches_are_kept() -> None:
 
 def test_without_reranking_the_first_hunk_is_shown() -> None:
     """Without reranking, the first hunk of each commit is shown."""
-    hunks = order_by_fusion(
+    hunks = score_by_fusion(
         [make_candidate("README.md"), make_candidate("src/a.py"), make_candidate("b.py", "two")]
     )
     best = select_best_hunks(hunks, 5, frozenset())
