@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -96,7 +97,9 @@ class DaemonClient:
                         "The daemon crashed twice on this request.",
                         hint=f"Check the index with `lineage doctor`. See also the daemon's log: {self.paths.log}.",
                     )
-                process.wait_for_crash(self.paths)
+                # While the system ends a process, its socket can accept another connection, which is then closed too.
+                with suppress(OSError, DaemonUnavailable):
+                    process.wait_until_stopped(self.paths, process.CRASH_WAIT_SECONDS)
             elif response.status == process.STATUS_OTHER_BUILD:
                 self.stop(response.content.decode())
             elif response.status == process.STATUS_STOPPING:

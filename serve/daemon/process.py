@@ -84,12 +84,11 @@ SUSPENDED_POLL_SECONDS: Final = 1.0
 # Maximum number of times a request is sent. It is sent again if no daemon runs, or if the daemon has another build, is
 # stopping or crashes.
 MAX_ATTEMPTS: Final = 4
-# Pause before a request is sent again, if the daemon is stopping.
-STOPPING_RETRY_SECONDS: Final = 0.05
-# Maximum wait for the end of a daemon that closed a connection without a response.
-CRASH_WAIT_SECONDS: Final = 1.0
-# Maximum number of bytes to read from a connection in one call.
-READ_BYTES: Final = 1 << 16
+STOPPING_RETRY_SECONDS: Final = 0.05  # pause before a request is sent again, if the daemon is stopping
+CRASH_WAIT_SECONDS: Final = (
+    1.0  # maximum wait for the end of a daemon that closed a connection without a response
+)
+READ_BYTES: Final = 1 << 16  # maximum number of bytes to read from a connection in one call
 
 
 class DaemonUnavailable(LineageError):
@@ -260,24 +259,10 @@ def start_daemon(paths: DaemonPaths) -> None:
         raise DaemonUnavailable(f"The daemon cannot be started: {reason}") from error
 
 
-def wait_until_stopped(paths: DaemonPaths) -> None:
+def wait_until_stopped(paths: DaemonPaths, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> None:
     """Wait until a daemon that is stopping has released its lock. Raise DaemonUnavailable on timeout."""
-    with (
-        suppress(FileNotFoundError),
-        locks.acquire_exclusive_lock(
-            paths.lock, Deadline.after(STOP_TIMEOUT_SECONDS, _create_stop_timeout_error)
-        ),
-    ):
-        pass
-
-
-def wait_for_crash(paths: DaemonPaths) -> None:
-    """Wait until a daemon that closed a connection has ended. Return after CRASH_WAIT_SECONDS if it goes on.
-
-    While the system ends a process, its socket can still accept a connection, which is then closed too.
-    """
-    deadline = Deadline.after(CRASH_WAIT_SECONDS, _create_stop_timeout_error)
-    with suppress(OSError, DaemonUnavailable), locks.acquire_exclusive_lock(paths.lock, deadline):
+    deadline = Deadline.after(timeout_seconds, _create_stop_timeout_error)
+    with suppress(FileNotFoundError), locks.acquire_exclusive_lock(paths.lock, deadline):
         pass
 
 

@@ -193,9 +193,8 @@ def _resolve_commit(repository: Repository, revision: str) -> str:
     sha = sha or _resolve_with_git(repository, revision)
     if sha is not None:
         return sha
-    # For a damaged HEAD, `read_head` raises the error.
     if _HEAD_EXPRESSION.match(revision) and repository.read_head() is None:
-        raise repository.build_head_error()
+        raise repository.build_head_error()  # for a damaged HEAD, `read_head` raises the error
     if _SHA_PREFIX.fullmatch(revision):
         return _resolve_sha_prefix(repository, revision)
     if ".." in revision and not searches_messages:

@@ -307,7 +307,8 @@ def open_session(
         elif response.status == daemon.STATUS_STOPPING:
             time.sleep(daemon.STOPPING_RETRY_SECONDS)
         elif response.status == daemon.NO_STATUS:
-            daemon.wait_for_crash(paths)
+            with suppress(OSError, daemon.DaemonUnavailable):  # the process may go on
+                daemon.wait_until_stopped(paths, daemon.CRASH_WAIT_SECONDS)
         else:
             raise daemon.DaemonUnavailable(f"The daemon refused the session (status {response.status}).")
     raise daemon.DaemonUnavailable("The daemon keeps stopping.", hint=f"See its log: {paths.log}.")

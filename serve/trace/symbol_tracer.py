@@ -264,13 +264,12 @@ class SymbolTracer:
     ) -> tuple[str, list[SymbolPlace]]:
         """Return the name of the symbol, and its possible places. Raises UnknownSymbol."""
         short_name = qualified_name.rpartition(".")[2]
-        for name in dict.fromkeys((qualified_name, short_name)):
-            all_places = self._get_history(name).places
+        for name_history in map(self._get_history, dict.fromkeys((qualified_name, short_name))):
+            name, all_places = name_history.name, name_history.places
             places = _select_places(all_places, name, path, qualified_name)
             if not places and len(all_places) <= MAX_PLACES:
                 # A rename of an enclosing symbol changes the place, although no commit touched the symbol itself.
-                places_and_changes = [self._get_history(name).collect(place) for place in all_places]
-                moved_places = {place for own_places, _ in places_and_changes for place in own_places}
+                moved_places = set().union(*(name_history.collect(place)[0] for place in all_places))
                 places = _select_places(sorted(moved_places), name, path, qualified_name)
             if places:
                 return name, places
@@ -421,9 +420,8 @@ def _belongs_to_partner(change: SymbolChange, link: SymbolChange) -> bool:
 
     If `link` removed the symbol, the other name is its later name, so the change must be later than `link`.
     """
-    return (
-        change.commit_row > link.commit_row if link.step == "removed" else change.commit_row < link.commit_row
-    )
+    earlier, later = (link, change) if link.step == "removed" else (change, link)
+    return earlier.commit_row < later.commit_row
 
 
 def _quote(symbol: str) -> str:
