@@ -2,9 +2,11 @@
 
 The texts come from the index, so an interrupted stage continues with the texts that are left.
 
-A run may have an embedding cache. Its key is a hash of message, kind of change, paths and diff; with
-`--embed-cache diff`, it is the digest of the text to embed. A lookup always compares the digest of the text to embed,
-too, so it finds only vectors of exactly the same text.
+A run may have an embedding cache. It looks a vector up by two keys, and finds it only if both match:
+
+- Digest of the text to embed.
+- Content hash: hash of a commit message, or of a hunk's message, kind of change, paths and diff. With
+  `--embed-cache diff`, it is the digest again.
 
 The texts are encoded in threads of this process or on a Dask cluster. A cluster receives only the texts, and returns
 only vectors. Its workers need this package, but no repository and no index.
@@ -42,8 +44,8 @@ from stores.history import CacheUsage
 from stores.schema import EMBEDDINGS, VECTOR
 from stores.vectors import PendingHunk, PendingMessage, load_pending_texts
 
-# Number of texts whose vectors are written in one transaction. A killed run loses at most the transaction in progress
-# and the one whose texts are being encoded, a few seconds of work.
+# Number of texts whose vectors are written in one transaction. A killed run loses a few seconds of work: at most the
+# vectors that it is writing, and those of the next transaction, which it is encoding.
 TEXTS_PER_TRANSACTION: Final = 512
 # Number of texts per call of the encoder: enough that starting a task costs little, but few enough that all threads
 # are busy until the end of a transaction.
@@ -54,8 +56,8 @@ TEXTS_PER_TASK: Final = 16
 class EncodeTask:
     """Texts for one call of the encoder. A worker on another machine receives the task pickled.
 
-    `expected_installation`: result that `describe_installation` must have on the worker; None if no check is needed,
-    because this machine encodes.
+    `expected_installation`: result of `describe_installation` on the machine of the index run. The worker must have
+    the same result. None if this machine encodes, so no check is needed.
     """
 
     encoder: Encoder
@@ -68,9 +70,9 @@ class TextGroup:
     """Texts whose vectors are written in one transaction.
 
     `texts`: texts to encode, because the embedding cache lacks their vectors; longest first.
-    `digests`: digest of each of `texts`. `content_hashes`: cache key of each of `texts`; empty without a cache.
+    `digests`: digest of each of `texts`. `content_hashes`: content hash of each of `texts`; empty without a cache.
     `cached_vectors`: rows (digest, vector) of the texts whose vectors the cache has.
-    `text_count`: number of pending texts of the group, including any that are missing in a damaged index.
+    `text_count`: number of pending texts of the group. It includes texts that could not be read from a damaged index.
     """
 
     digests: tuple[bytes, ...]
@@ -115,7 +117,7 @@ class EmbeddingCacheSession:
     def store_vectors(self, content_hashes: Sequence[bytes], new_vectors: pa.RecordBatch) -> None:
         """Add vectors to the cache.
 
-        `content_hashes`: cache key of each vector. `new_vectors`: rows (digest, vector).
+        `content_hashes`: content hash of each vector's text. `new_vectors`: rows (digest, vector).
         """
         hashes = pa.array(content_hashes, ENTRY_SCHEMA.field("content_hash").type)
         self._cache.store(pa.table([hashes, *new_vectors.columns], schema=ENTRY_SCHEMA))
@@ -125,9 +127,10 @@ class EmbeddingCacheSession:
         return CacheUsage(self._cache.count(), self._lookup_count, self._hit_count)
 
     def hash_content(self, pending_text: PendingHunk | PendingMessage) -> bytes:
-        """Return the cache key of a pending text."""
+        """Return the content hash of a pending text."""
         if self._mode is EmbedCacheMode.DIFF:
-            return pending_text.text_digest  # in this mode a hunk's text to embed has no message
+            # In this mode, a hunk's text to embed is its diff, so the digest is already a hash of the content.
+            return pending_text.text_digest
         parts = [pending_text.message]
         if isinstance(pending_text, PendingHunk):
             parts += [
@@ -145,8 +148,8 @@ class EmbeddingStage:
 
     `profile`: receives the times of the encoder and of the index.
     `cache`: None if the run uses no embedding cache.
-    `diff_only`: embed the diff of a hunk instead of its semantic text.
-    `jobs`: number of threads that encode; None leaves the number to `joblib.parallel_config`.
+    `diff_only`: embed the diff of a hunk instead of its semantic text (message, path, symbols, changed lines).
+    `jobs`: number of threads that encode; None if the workers of a cluster encode.
     `texts_per_task`: number of texts per call of the encoder. `texts_per_transaction`: number of texts per group.
     """
 
@@ -176,18 +179,16 @@ class EmbeddingStage:
                     vectors_by_task = [next(results)]
                     group = self._groups.popleft()
                     vectors_by_task += islice(results, self._count_tasks(group) - 1)
-                # `next` also runs `_read_groups`, which counts its time as "storage". Subtract that from "embed".
-                self.profile.add_time(
-                    "embed", storage_seconds_before - self.profile.seconds.get("storage", 0.0)
-                )
+                # `next` also runs `_read_groups`, whose time is already counted as "storage".
+                storage_seconds = self.profile.seconds.get("storage", 0.0) - storage_seconds_before
+                self.profile.add_time("embed", -storage_seconds)
                 done_count += group.text_count
                 is_last = done_count == pending.num_rows
                 self._write_group(group, vectors_by_task, completed_commit if is_last else None)
                 yield done_count
 
     def _read_groups(self, pending: pa.Table) -> Iterator[list[EncodeTask]]:
-        """Append each group to `_groups`, then yield the tasks of the group, at least one."""
-        # `jobs` is None if the tasks run on a cluster.
+        """Read the groups one by one. Append each to `_groups`, and yield its tasks, which are at least one."""
         expected_installation = describe_installation() if self.jobs is None else None
         for start in range(0, pending.num_rows, self.texts_per_transaction):
             rows = pending.slice(start, self.texts_per_transaction)

@@ -202,22 +202,24 @@ def _build_merge_hunk(
             parent_patches[0],
             patches.parse_patch(patches.strip_file_header(parent_patches[0].data)),
         )
-    merge_lines = patches.extract_merge_lines(
+    merge_change = patches.extract_merge_lines(
         [patches.strip_file_header(patch.data) for patch in parent_patches]
     )
-    if not merge_lines.parts:
+    if not merge_change.parts_text:
         # A merge can replace a file by a symlink with the same bytes, or the reverse: the type changes, no line does.
         return (
             _build_hunk_without_diff(parent_changes[0], "text")
             if all(change.kind == "type_changed" for change in parent_changes)
             else None
         )
-    merge_patch = RawPatch(merge_lines.parts, merge_lines.added, merge_lines.removed, is_binary=False)
+    merge_patch = RawPatch(
+        merge_change.parts_text, merge_change.added_count, merge_change.removed_count, is_binary=False
+    )
     return _build_hunk_from_patch(
-        parent_changes[merge_lines.parent],
+        parent_changes[merge_change.parent],
         "text",
         merge_patch,
-        patches.parse_patch(merge_lines.parts),
+        patches.parse_patch(merge_change.parts_text),
         yields_new_blob=False,
     )
 

@@ -1,7 +1,8 @@
-"""Conditions of a query on hunks (path, date, author, language, release, range of commits), and symbols that it quotes.
+"""Query filters for hunks (path, date, author, language, release, range of commits), and symbols that a query quotes.
 
 `build_filter_condition` writes conditions in SQL. `snapshot.apply_filter` turns them into masks over the hunks of a
-snapshot. DuckDB and pathspec are imported in functions, because explanations import this module and need neither.
+snapshot. DuckDB and pathspec are imported in the functions that use them, because modules that need only the
+dataclasses should not load these packages.
 """
 
 from __future__ import annotations
@@ -16,15 +17,14 @@ from stores.errors import LineageError
 
 Parameter: TypeAlias = str | datetime
 
-# POSIX classes such as `[[:alpha:]]`. pathspec does not support them, and its regular expression would match other
-# paths than git does.
+# POSIX classes such as `[[:alpha:]]`. pathspec translates them wrongly, so they are refused.
 _POSIX_CLASS: Final = re.compile(r"(?<!\\)\[[^\]]*\[:[^\]]*:\]")
-# Number of translated patterns to keep. Each query needs its pattern twice, and the check of a pattern starts DuckDB,
-# which takes 17 ms.
+# Number of translated patterns to keep. A translation starts DuckDB, which takes 17 ms, and a query needs its pattern
+# twice: to check it, and to filter.
 _PATTERN_CACHE_SIZE: Final = 64
 _PATTERN_HINT: Final = "Use a gitignore pattern such as `src/`, `*.py` or `/docs/**/*.md`."
 _BRACKET_HINT: Final = (
-    "Brackets contain characters and ascending ranges, as in `[a-z]`. "
+    "In brackets, write characters and ascending ranges, as in `[a-z]`. "
     "Escape brackets that are part of a name: `app/\\[post-id\\]/`."
 )
 
@@ -64,12 +64,13 @@ class CommitRange:
 class QueryFilter:
     """Conditions on the hunks (the diffs of single files) to rank, joined by AND; None sets no condition.
 
+    `preferred_paths` is no condition: hunks that match one of these gitignore patterns get a higher score.
+
     - `language`: as in the column `hunks.language`.
     - `since`: earliest commit date. `until`: first commit date that is excluded.
     - `path`: gitignore pattern.
     - `author`: part of the author's name or address, in any case.
     - `release`: first release of the commit. `commit_range`: range that contains the commit.
-    - `preferred_paths`: gitignore patterns that raise the score of matching hunks; no condition.
     """
 
     language: str | None = None
@@ -111,7 +112,7 @@ def build_filter_condition(query_filter: QueryFilter) -> tuple[str, dict[str, Pa
         parameters["until"] = to_naive_utc(query_filter.until)
     if query_filter.path is not None:
         regex, is_included = translate_path_pattern(query_filter.path)
-        # Without `file_path <> ''`, a negated pattern would match the rows of commits that change no file.
+        # A commit that changes no file has a row with an empty path, which a negated pattern would match.
         conditions.append(
             f"file_path <> '' AND {'' if is_included else 'NOT '}regexp_matches(file_path, $path)"
         )
@@ -149,7 +150,7 @@ def translate_path_pattern(pattern: str) -> tuple[str, bool]:
 
 
 def _to_regex(pattern: str) -> tuple[str, bool]:
-    """Translate a gitignore pattern like `translate_path_pattern`, but without a check of the regular expression."""
+    """Do the same as `translate_path_pattern`, but without its checks for POSIX classes and by DuckDB."""
     from pathspec.patterns.gitignore import GitIgnorePatternError
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
@@ -171,12 +172,15 @@ def build_preference_condition(preferred_paths: tuple[str, ...]) -> tuple[str, d
         return "FALSE", {}
     if negated := next((pattern for pattern in preferred_paths if not _to_regex(pattern)[1]), None):
         raise _build_bad_path_error(negated, "Preferred paths cannot be negated.")
-    regex = "|".join(f"(?:{_remove_group_names(_to_regex(pattern)[0])})" for pattern in preferred_paths)
+    regex = "|".join(f"(?:{_remove_group_name(_to_regex(pattern)[0])})" for pattern in preferred_paths)
     return "regexp_matches(file_path, $preferred)", {"preferred": regex}
 
 
-def _remove_group_names(regex: str) -> str:
-    """Remove the name of pathspec's group, because a name may occur only once in the joined expressions."""
+def _remove_group_name(regex: str) -> str:
+    """Replace pathspec's group named `ps_d` by a group without a name.
+
+    The caller joins several expressions, and a name may occur only once in the result.
+    """
     return regex.replace("(?P<ps_d>", "(?:")
 
 

@@ -1,8 +1,8 @@
 """Reading of an index, or of a private copy of its files if another process holds the index for long.
 
 A process that is suspended (Ctrl-Z, SIGSTOP) or gets no processor time keeps its locks. Readers then copy the files of
-the index and read the copy. At any moment, the files contain the last committed transaction, which DuckDB recovers when
-it opens the copy. "Reading a copy" in README.md says why this works even while the other process writes.
+the index and read the copy. DuckDB opens the copy as it opens an index after a crash, with all committed transactions.
+"Reading a copy" in README.md says why this works even while the other process writes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from stores.migrations import SCHEMA_VERSION
 
 # Seconds to wait for the index before each copy. A write of an index run normally holds the index for 60 ms.
 COPY_AFTER_SECONDS: Final = 1.0
-# Size of the headers at the start of the database file: a main header and two database headers. A checkpoint ends by
-# overwriting a database header, so unchanged headers show that no checkpoint ended during the copy.
+# Size of the headers at the start of the database file: a main header and two database headers. A checkpoint takes
+# effect when it overwrites a database header, so unchanged headers show that none did during the copy.
 HEADER_BYTES: Final = 3 * 4_096
 # Bytes that are copied between two checks of the deadline.
 CHUNK_BYTES: Final = 16_000_000
@@ -41,7 +41,8 @@ CHUNK_BYTES: Final = 16_000_000
 MIN_FREE_BYTES: Final = 100_000_000
 DIRECTORY_PREFIX: Final = "copy-"
 LOCK_FILE: Final = "copy.lock"
-# Age in seconds from which an unlocked directory is a leftover. A younger directory may be new, and about to be locked.
+# Age in seconds at which an unlocked directory counts as a leftover. A younger directory may be new, and its process
+# about to lock it.
 MIN_LEFTOVER_SECONDS: Final = 10.0
 
 logger = logging.getLogger(__name__)
@@ -52,46 +53,46 @@ class CopyFailed(Exception):
 
 
 class CopyUnusable(CopyFailed):
-    """Error for a copy that cannot be used, because of a problem that every other copy would have, too."""
+    """Error for a copy that cannot be used, because of a problem that a new copy would have, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexHolder:
     """Process that holds an index while readers read a copy of it.
 
-    `lock_holder`: id, command and state of the process; None if unknown. `is_index_run`: True for an index run.
+    `process`: id, command and state of the process; None if unknown. `is_index_run`: True for an index run.
     """
 
-    lock_holder: LockHolder | None
+    process: LockHolder | None
     is_index_run: bool
 
     @classmethod
     def find(cls, folder: Path) -> IndexHolder:
         """Return the process that keeps readers from opening the index in this directory."""
-        lock_holder = locks.find_index_holder(folder)
+        process = locks.find_index_holder(folder)
         run_pids = {run.pid for run in locks.find_lock_holders(folder / locks.RUN_LOCK)}
-        return cls(lock_holder, lock_holder is not None and lock_holder.pid in run_pids)
+        return cls(process, process is not None and process.pid in run_pids)
 
     @property
     def remedy(self) -> str:
         """Advice for a suspended process: the commands that continue or end it; empty if it is not suspended."""
-        return self.lock_holder.remedy if self.lock_holder and self.lock_holder.is_suspended else ""
+        return self.process.remedy if self.process and self.process.is_suspended else ""
 
     def __str__(self) -> str:
-        if self.lock_holder is None:
+        if self.process is None:
             return "another process"
         if not self.is_index_run:
-            return str(self.lock_holder)
-        suffix = ", suspended" if self.lock_holder.is_suspended else ""
-        return f"an index run (process {self.lock_holder.pid}{suffix})"
+            return str(self.process)
+        suffix = ", suspended" if self.process.is_suspended else ""
+        return f"an index run (process {self.process.pid}{suffix})"
 
 
 @dataclass(slots=True)
 class OpenIndex:
     """Connection for reading an index, and the fingerprint of the state that it reads.
 
-    `holder`: the process that holds the index, if the connection reads a copy; else None. `has_failed`: True if a read
-    inside `translate_errors` has failed, so further results would be unreliable.
+    `holder`: the process that holds the index, if the connection reads a copy; else None. `has_failed`: True after an
+    error inside `translate_errors`. Then the connection must not be used for further reads.
     """
 
     location: IndexLocation
@@ -102,7 +103,7 @@ class OpenIndex:
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Translate errors as `database.translate_errors` does, but raise IndexBusy if a copy is damaged."""
+        """Translate errors with `database.translate_errors`, but raise IndexBusy if a copy is damaged."""
         try:
             with database.translate_errors(self.location, record_damage=self.holder is None):
                 yield
@@ -110,7 +111,7 @@ class OpenIndex:
             self.has_failed = True
             if self.holder is None or not isinstance(error, DamagedIndex):
                 raise
-            # The index itself need not be damaged. If it is, the next reader that can open it reports that.
+            # The copy can be damaged although the index is not. A reader of the index itself would report damage.
             raise IndexBusy(
                 f"The index is in use by {self.holder}, and a copy of it cannot be read.",
                 hint=self.holder.remedy or "Try again when it has ended.",
@@ -156,7 +157,7 @@ def _build_busy_error(deadline: Deadline, copy_failure: str) -> LineageError:
     error = deadline.build_timeout_error(deadline.seconds)
     if not copy_failure:
         return error
-    return IndexBusy(f"{error.message} It cannot be copied: {copy_failure}.", hint=error.hint)
+    return IndexBusy(f"{error.message} The index cannot be copied: {copy_failure}.", hint=error.hint)
 
 
 def _open_copy(stack: ExitStack, location: IndexLocation, deadline: Deadline) -> OpenIndex:
@@ -193,13 +194,13 @@ def copy_files(location: IndexLocation, directory: Path, deadline: Deadline) -> 
     Raises CopyFailed after the deadline, for a lack of disk space, if this process reads the index, or if the index
     changed and the copy may be inconsistent.
     """
-    # Closing a descriptor of the file would release the locks that DuckDB in this process has on it.
+    # By a rule of POSIX, a process that closes any descriptor of a file loses all its locks on it, here DuckDB's.
     if database.is_attached(location.database):
         raise CopyFailed("this process is reading it")
     with open_descriptor(location.database) as source:
         header = os.pread(source, HEADER_BYTES, 0)
         copied_bytes = 0
-        # Copy the log first. A log that is copied later may refer to blocks that the copied database file lacks.
+        # The log is copied first: a log that is newer than the copied database file may refer to blocks that it lacks.
         with suppress(FileNotFoundError), open_descriptor(location.wal) as log:
             copied_bytes = _copy_file(log, directory / location.wal.name, deadline)
         copied_bytes += _copy_file(source, directory / DATABASE_FILE, deadline)
@@ -254,6 +255,7 @@ def create_copy_directory(folder: Path) -> Iterator[Path]:
         shutil.rmtree(leftover, ignore_errors=True)
     directory = Path(tempfile.mkdtemp(prefix=DIRECTORY_PREFIX, dir=folder))
     try:
+        # Later, another process may take the directory for a leftover and delete it.
         with locks.acquire_exclusive_lock(directory / LOCK_FILE, Deadline.after(MIN_LEFTOVER_SECONDS)):
             yield directory
     finally:

@@ -1,12 +1,11 @@
-"""Parser of unified diffs: line numbers and texts of the `@@` parts of a patch; lines that a merge itself changed.
+"""Parser of unified diffs: texts and line numbers of `@@` parts; lines in which a merge differs from every parent.
 
-A part is an `@@` section of a diff (git calls it a hunk). A `parts` argument of type bytes is the text of all parts. A
-marker is the first character of a line: `@`, `+`, `-`, space or backslash. The parser handles runs of lines with the
-same marker, because a loop over single lines is slow.
+A part is an `@@` section of a diff (git calls it a hunk). A marker is the first character of a line: `@`, `+`, `-`,
+space or backslash. The parser handles runs of lines with the same marker, because a loop over single lines is slow.
 
-The lines that a merge itself changed are those that differ from every parent. `git show --cc` marks these lines in
-every column. Lines that came unchanged from one parent are left out, because they are indexed with the commits of that
-parent's branch.
+A merge itself changed only the lines that differ from every parent. `git show --cc` prints a column of markers for each
+parent, and marks these lines in every column. The other changed lines came from a parent's branch, and are indexed with
+the commits of that branch.
 """
 
 from __future__ import annotations
@@ -19,10 +18,11 @@ from typing import Final, NamedTuple
 
 # Limit on the diff that is stored for display: about 1,500 lines. An excerpt shows at most a few hundred lines.
 MAX_DIFF_BYTES: Final = 64 << 10
-# Limit on each of added and removed text. The encoder reads 192 tokens of a text, and the full-text index all of it.
+# Limit on the added text of a hunk, and on its removed text. It matters only to the full-text index, which reads all of
+# it: the encoder reads 192 tokens.
 MAX_TEXT_BYTES: Final = 64 << 10
-# Maximum number of lines of a patch to parse. Nobody writes longer patches by hand. The counts of added and removed
-# lines do not depend on this limit, except those of merges.
+# Maximum number of lines of a patch to parse. Nobody writes longer patches by hand. The recorded numbers of added and
+# removed lines also count lines after this limit, except for merges.
 MAX_LISTED_LINES: Final = 100_000
 
 PART_HEADER: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -30,13 +30,14 @@ PART_HEADER: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 HEADER_LINE: Final = re.compile(rb"^@@ .*", re.MULTILINE)
 # Matches a run of lines with the same marker, in the markers of a patch.
 MARKER_RUN: Final = re.compile(rb" +|\++|-+|\\+")
-# Matches the markers of a part's header, of context lines, or of a block: removed, then added lines. A backslash marks
-# a note of git that the line before has no line feed. `(?=.)` prevents an empty match at the end.
+# Matches the marker of a header, of context lines, or of a block (removed lines, then added lines). A backslash marks
+# git's note that the line before has no line feed. `(?=.)` prevents an empty match at the end.
 MARKER_GROUP: Final = re.compile(rb"@| +\\*|(?=.)(?P<removed>-*)\\*(?P<added>\+*)\\*", re.DOTALL)
+# Markers as byte values.
 HEADER, CONTEXT, PLUS, MINUS = b"@ +-"
 
-# Patterns of definitions in section headings, most reliable first: `impl Trait for Name`; a keyword before the name,
-# with generics, receiver or qualifier between them; a constant; a name with parameters.
+# Patterns of definitions in section headings, most reliable first: `impl Trait for Name`; a keyword and a name, such as
+# `impl<T> Name` or `func (r *Receiver) Name`; a constant; a name with parameters.
 _QUALIFIED: Final = r"(?:[\w$]+(?:<[^<>]*>)?[.:]+)*([^\W\d][\w$]*)"
 _DEFINITION_PATTERNS: Final = (
     re.compile(r"\bimpl\b.*\sfor\s+(?:&\s*)?(?:mut\s+)?" + _QUALIFIED),
@@ -58,11 +59,11 @@ _CONTROL_STATEMENT: Final = re.compile(
 class PatchPart(NamedTuple):
     """One `@@` part of a file's diff."""
 
-    old_start: int  # 1-based number of the first old line; if `old_count` is 0, of the line before the part
+    old_start: int  # 1-based number of the first old line; if there is none, of the line before the part
     old_count: int  # number of old lines, context included
-    new_start: int  # 1-based number of the first new line; if `new_count` is 0, of the line before the part
+    new_start: int  # 1-based number of the first new line; if there is none, of the line before the part
     new_count: int  # number of new lines, context included
-    section_heading: str  # text after the second `@@`: the line above that git takes for a function's start
+    section_heading: str  # text after the second `@@`: git's guess at the function that contains the part
     added: tuple[int, ...]  # 1-based numbers of the added lines, in the new file
     removed: tuple[int, ...]  # 1-based numbers of the removed lines, in the old file
 
@@ -95,13 +96,13 @@ def strip_file_header(data: bytes) -> bytes:
     return data[start + 1 :] if start >= 0 else b""
 
 
-def parse_patch(parts: bytes) -> Patch:
+def parse_patch(parts_text: bytes) -> Patch:
     """Parse the text of a patch's parts into line numbers and texts."""
-    if not parts:
+    if not parts_text:
         return NO_PARTS
-    lines, is_complete = split_lines(parts)
+    lines, is_complete = split_lines(parts_text)
     scan = _scan(lines)
-    diff, is_truncated = _truncate(parts, MAX_DIFF_BYTES)
+    diff, is_truncated = _truncate(parts_text, MAX_DIFF_BYTES)
     return Patch(
         parts=tuple(scan.parts),
         diff=diff,
@@ -112,14 +113,14 @@ def parse_patch(parts: bytes) -> Patch:
     )
 
 
-def remove_context(parts: str) -> str:
+def remove_context(parts_text: str) -> str:
     """Return the text of a patch's parts without their context lines."""
-    return "\n".join(line for line in parts.split("\n") if not line.startswith(" "))
+    return "\n".join(line for line in parts_text.split("\n") if not line.startswith(" "))
 
 
-def split_lines(parts: bytes) -> tuple[list[bytes], bool]:
+def split_lines(parts_text: bytes) -> tuple[list[bytes], bool]:
     """Return the first MAX_LISTED_LINES lines without their line feeds, and whether these are all lines."""
-    lines = parts.split(b"\n", MAX_LISTED_LINES)
+    lines = parts_text.split(b"\n", MAX_LISTED_LINES)
     remaining_text = lines.pop()
     return lines, not remaining_text
 
@@ -155,27 +156,33 @@ def _scan(lines: Sequence[bytes]) -> _Scan:
 
 
 def _parse_part(header_line: bytes, markers: bytes, start: int, end: int, scan: _Scan) -> PatchPart:
-    """Return the part of the lines from `start` to `end`, and add their slices to `scan`."""
+    """Return the part with the lines from `start` to `end`. Append the slices of its changed lines to `scan`."""
     old_start, old_count, new_start, new_count = parse_line_ranges(header_line)
     old_line, new_line = old_start, new_start
-    added: list[int] = []
-    removed: list[int] = []
+    added_numbers: list[int] = []
+    removed_numbers: list[int] = []
     for match in MARKER_RUN.finditer(markers, start, end):
         run_start, run_end = match.span()
         marker, count = markers[run_start], run_end - run_start
         if marker == PLUS:
             scan.added_slices.append(slice(run_start, run_end))
-            added.extend(range(new_line, new_line + count))
+            added_numbers.extend(range(new_line, new_line + count))
             new_line += count
         elif marker == MINUS:
             scan.removed_slices.append(slice(run_start, run_end))
-            removed.extend(range(old_line, old_line + count))
+            removed_numbers.extend(range(old_line, old_line + count))
             old_line += count
         elif marker == CONTEXT:
             old_line, new_line = old_line + count, new_line + count
     section_heading = header_line.split(b"@@", 2)[2].decode("utf-8", errors="replace").strip()
     return PatchPart(
-        old_start, old_count, new_start, new_count, section_heading, tuple(added), tuple(removed)
+        old_start,
+        old_count,
+        new_start,
+        new_count,
+        section_heading,
+        tuple(added_numbers),
+        tuple(removed_numbers),
     )
 
 
@@ -190,7 +197,7 @@ def _truncate(data: bytes, limit: int) -> tuple[str, bool]:
         return data.decode("utf-8", errors="replace"), False
     line_end = data.rfind(b"\n", limit * 3 // 4, limit) + 1
     end = line_end or limit
-    # Do not cut inside a UTF-8 character: its later bytes, three at most, start with the bits 10.
+    # Do not cut inside a UTF-8 character. Its bytes after the first, at most three, have the form 10xxxxxx.
     while data[end] & 0xC0 == 0x80 and end > limit - 4:
         end -= 1
     return data[:end].decode("utf-8", errors="replace"), True
@@ -200,31 +207,32 @@ def _truncate(data: bytes, limit: int) -> tuple[str, bool]:
 class Block:
     """Adjacent removed and added lines of a diff.
 
-    `old_start`: number of the first removed line; without removed lines, number of the old line after the block.
-    `new_start`: number of the first added line; without added lines, number of the new line after the block.
-    `section_heading`: text after the second `@@` of the part's header. `removed`, `added`: lines with their markers.
+    `old_start`: number of the first removed line. `new_start`: number of the first added line. If there is no such
+    line, it is the number of the line after the block (in `PatchPart`, of the line before).
+    `section_heading`: text after the second `@@` of the part's header.
+    `removed_lines`, `added_lines`: lines with their markers.
     """
 
     old_start: int
     new_start: int
     section_heading: bytes
-    removed: list[bytes]
-    added: list[bytes]
+    removed_lines: list[bytes]
+    added_lines: list[bytes]
 
     @property
     def new_end(self) -> int:
         """Number of the new line that follows the block."""
-        return self.new_start + len(self.added)
+        return self.new_start + len(self.added_lines)
 
 
 @dataclass(frozen=True, slots=True)
 class MergeChange:
     """Lines of one file that differ from every parent of a merge."""
 
-    parent: int  # index of the parent with the smallest diff
-    parts: bytes  # diff with that parent, only of these lines and without context lines
-    added: int  # number of added lines in `parts`
-    removed: int  # number of removed lines in `parts`
+    parent: int  # number of the parent with the smallest diff, from 0
+    parts_text: bytes  # parts of the diff with that parent, reduced to these lines
+    added_count: int  # number of added lines in `parts_text`
+    removed_count: int  # number of removed lines in `parts_text`
 
 
 def extract_merge_lines(diffs_by_parent: Sequence[bytes]) -> MergeChange:
@@ -232,7 +240,7 @@ def extract_merge_lines(diffs_by_parent: Sequence[bytes]) -> MergeChange:
 
     Lines of a diff after the first MAX_LISTED_LINES count as unchanged.
     """
-    blocks_by_parent = [list(parse_blocks(parts)) for parts in diffs_by_parent]
+    blocks_by_parent = [list(parse_blocks(parts_text)) for parts_text in diffs_by_parent]
     closest_parent = min(
         range(len(blocks_by_parent)), key=lambda parent: _count_changed_lines(blocks_by_parent[parent])
     )
@@ -249,15 +257,15 @@ def extract_merge_lines(diffs_by_parent: Sequence[bytes]) -> MergeChange:
     ]
     return MergeChange(
         parent=closest_parent,
-        parts=b"".join(_format_block(piece) for piece in pieces),
-        added=sum(len(piece.added) for piece in pieces),
-        removed=sum(len(piece.removed) for piece in pieces),
+        parts_text=b"".join(_format_block(piece) for piece in pieces),
+        added_count=sum(len(piece.added_lines) for piece in pieces),
+        removed_count=sum(len(piece.removed_lines) for piece in pieces),
     )
 
 
-def parse_blocks(parts: bytes) -> Iterator[Block]:
+def parse_blocks(parts_text: bytes) -> Iterator[Block]:
     """Yield the blocks in the first MAX_LISTED_LINES lines of a diff's parts, in order."""
-    lines, _ = split_lines(parts)
+    lines, _ = split_lines(parts_text)
     markers = get_line_markers(lines)
     old_line = new_line = 0
     section_heading = b""
@@ -265,7 +273,7 @@ def parse_blocks(parts: bytes) -> Iterator[Block]:
         start, end = match.span()
         if markers[start] == HEADER:
             old_start, old_count, new_start, new_count = parse_line_ranges(lines[start])
-            # If a part has no lines of a file, git prints the number of the line before the part.
+            # If a part has no old (or no new) lines, git prints the number of the line before the part.
             old_line, new_line = old_start + (old_count == 0), new_start + (new_count == 0)
             section_heading = lines[start].split(b"@@", 2)[2]
         elif markers[start] == CONTEXT:
@@ -278,7 +286,7 @@ def parse_blocks(parts: bytes) -> Iterator[Block]:
 
 
 def _count_changed_lines(blocks: Sequence[Block]) -> int:
-    return sum(len(block.removed) + len(block.added) for block in blocks)
+    return sum(len(block.removed_lines) + len(block.added_lines) for block in blocks)
 
 
 def _split_block(
@@ -288,39 +296,45 @@ def _split_block(
 
     `merge_lines`: numbers of the new lines that differ from every parent. `other_blocks`: blocks of the diff with each
     other parent.
-    If all added lines are merge lines, the whole block is yielded. If only some are, each run of merge lines is
-    yielded. The removed lines are not, because the branch that brought the other added lines removed them. A block
-    without added lines is yielded if each diff with another parent removes lines there, too.
+    - All added lines are merge lines: yield the whole block.
+    - Only some are: yield each run of merge lines, without the removed lines of the block. The other added lines came
+      from a branch, and this branch replaced the removed lines by them.
+    - There are no added lines: yield the block if the diffs with all other parents remove lines at this place, too.
     """
     is_merge_line = [number in merge_lines for number in range(block.new_start, block.new_end)]
     if all(is_merge_line):
-        if block.added or all(_removes_lines_at(block.new_start, blocks) for blocks in other_blocks):
+        if block.added_lines or all(_removes_lines_at(block.new_start, blocks) for blocks in other_blocks):
             yield block
         return
-    next_old_line = block.old_start + len(block.removed)
+    next_old_line = block.old_start + len(block.removed_lines)
     start = 0
     for is_merge_run, run in groupby(is_merge_line):
         end = start + len(list(run))
         if is_merge_run:
             yield Block(
-                next_old_line, block.new_start + start, block.section_heading, [], block.added[start:end]
+                next_old_line,
+                block.new_start + start,
+                block.section_heading,
+                removed_lines=[],
+                added_lines=block.added_lines[start:end],
             )
         start = end
 
 
 def _removes_lines_at(line: int, blocks: Sequence[Block]) -> bool:
     """Return whether a block removes lines at or next to a line of the new file."""
-    return any(block.removed and block.new_start <= line <= block.new_end for block in blocks)
+    return any(block.removed_lines and block.new_start <= line <= block.new_end for block in blocks)
 
 
 def _format_block(block: Block) -> bytes:
     """Return the text of a part that has only this block.
 
-    If the block has no removed or no added lines, the header has the number of the line before the block instead.
+    If the block removes (or adds) no lines, the header has the number of the old (or new) line before it, as in git.
     """
-    old_start, new_start = block.old_start - (not block.removed), block.new_start - (not block.added)
-    ranges = b"@@ -%d,%d +%d,%d @@" % (old_start, len(block.removed), new_start, len(block.added))
-    return b"\n".join([ranges + block.section_heading, *block.removed, *block.added, b""])
+    removed, added = block.removed_lines, block.added_lines
+    old_start, new_start = block.old_start - (not removed), block.new_start - (not added)
+    ranges = b"@@ -%d,%d +%d,%d @@" % (old_start, len(removed), new_start, len(added))
+    return b"\n".join([ranges + block.section_heading, *removed, *added, b""])
 
 
 def parse_defined_name(section_heading: str) -> str | None:

@@ -1,7 +1,7 @@
 """MCP server of mindmaps: tools, resources, a prompt and usage instructions.
 
-As a program, this module serves one client on stdio without the daemon. Its arguments are the id of the client and
-the ids of the maps whose workspaces it watches from the start.
+As a program, this module serves one client on stdio. `serve.mcp.relay` runs it if no daemon serves the client. Its
+arguments are the id of the client, and the ids of the maps whose workspaces the client's previous server watched.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ Plan this work on a mindmap, and keep the map up to date while you work:
 
 @dataclass(frozen=True, slots=True)
 class MindmapServer:
-    """MCP server with the watcher of its session. Call `close` after its client has disconnected."""
+    """MCP server for one client, and the watcher of its workspaces. Call `close` after the client has disconnected."""
 
     server: MCPServer[Any]
     store: MapStore
     watcher: Watcher
 
     def resume_watching(self, mindmap_ids: Iterable[str]) -> None:
-        """Watch the workspaces of maps, as an earlier server of the client did. Unreadable maps are left out."""
+        """Watch the workspaces that the client's previous server watched. Skip maps that cannot be read."""
         for mindmap_id in mindmap_ids:
             with suppress(LineageError):
                 if workspace := self.store.read(mindmap_id).workspace_path:
@@ -71,15 +71,16 @@ class MindmapServer:
 
 
 def create_mindmap_server(
-    directory: Path, session: str = "", is_stopping: Callable[[], bool] = lambda: False
+    directory: Path, client_id: str = "", is_stopping: Callable[[], bool] = lambda: False
 ) -> MindmapServer:
     """Return a server for the mindmaps in a data directory.
 
-    `session`, `is_stopping`: as in `UserMessages`; an empty `session` becomes a random id.
+    `client_id`: a random id if it is empty. `is_stopping`: returns True when the program ends, so that calls stop
+    waiting.
     """
     store = MapStore(directory)
     watcher = Watcher(store, find_git)
-    messages = UserMessages(store, session or secrets.token_hex(8), is_stopping)
+    messages = UserMessages(store, client_id or secrets.token_hex(8), is_stopping)
     server = stdio.create_server(
         "mindmap",
         title="mindmap",
@@ -87,27 +88,27 @@ def create_mindmap_server(
         instructions=INSTRUCTIONS,
         tools=MindmapTools(store, watcher, messages).build_tools(),
     )
-    server.middleware.append(_record_client)
+    server.middleware.append(_handle_with_client_name)
     _add_resources(server, store)
     _add_prompt(server)
     return MindmapServer(server, store, watcher)
 
 
-def main(session: str = "", *mindmap_ids: str) -> None:
-    """Serve the client that started this program, and exit when it disconnects. Watch the workspaces of these maps.
+def main(client_id: str = "", *mindmap_ids: str) -> None:
+    """Serve one client on stdio until it disconnects.
 
-    `session`: id of the client; a random id if it is empty.
+    `client_id`: a random id if it is empty. `mindmap_ids`: maps whose workspaces to watch from the start.
     """
     process.configure_streams()
     config.configure_libraries()
     settings = config.load_settings()
-    mindmap_server = create_mindmap_server(settings.maps_dir, session)
+    mindmap_server = create_mindmap_server(settings.maps_dir, client_id)
     mindmap_server.resume_watching(mindmap_ids)
     stdio.serve_stdio(mindmap_server.server, settings.log_level, on_exit=mindmap_server.close)
 
 
-async def _record_client(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Handle a message. The log entries of its edits get the name of the client."""
+async def _handle_with_client_name(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Handle a message of the client. If it edits a map, the new log entries get the name of the client."""
     parameters = ctx.session.client_params
     with use_client(parameters.client_info.name if parameters else None):
         return await call_next(ctx)

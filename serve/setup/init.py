@@ -49,13 +49,12 @@ decide, not after.
   Ask before you change or delete code whose reason you do not know. The hits are exact: the commits that wrote
   these lines, newest first, with their messages.
 
-- **When was this text added or removed, in all commits?** Tool `search_changes`, or `lineage grep "retry("`. It
-  finds all of them. `explain_change` with `symbol`, or `lineage trace NAME`, follows a function or class, also a
-  deleted one, through renames. Tool `show_commit`, or `lineage show COMMIT [FILE]`, shows a commit, its diff or a file
-  as it was.
+- **When was this text added or removed?** Tool `search_changes`, or `lineage grep "retry("`, finds all commits that
+  did so. `explain_change` with `symbol`, or `lineage trace NAME`, follows a function or class, also a deleted one,
+  through renames. Tool `show_commit`, or `lineage show COMMIT [FILE]`, shows a commit, its diff or a file as it was.
 
-No tool finds where something is defined or used now: search the files for that. Without the tools, the commands answer
-the same questions: add `--text`, which is shorter than JSON. The index is updated in the background after every commit.
+No tool finds where something is defined or used now: search the files for that. If you do not have the tools, run the
+commands with `--text`, which is shorter than JSON. The index is updated in the background after every commit.
 If an answer says that the index is behind HEAD and you need the newest commits, run `lineage index --incremental`.
 <!-- lineage:end -->"""
 
@@ -63,7 +62,7 @@ If an answer says that the index is behind HEAD and you need the newest commits,
 # agents read only one of the other files.
 FILE_NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "AGENT.md")
 
-# Files whose agents read no other file, except one that a line `@FILE` includes.
+# Files whose agents do not read the other files of FILE_NAMES, but follow a line `@FILE` that includes one of these.
 INCLUDING_FILE_NAMES: Final = ("CLAUDE.md", "GEMINI.md")
 
 
@@ -74,7 +73,8 @@ class InvalidInstructionsFile(LineageError):
 def plan_instructions(repository: Repository) -> Iterator[FileChange]:
     """Plan to write the section into the file that has it, else the first existing file, else a new AGENTS.md.
 
-    Existing files whose agents do not read the chosen file get a section with a line that includes that file.
+    CLAUDE.md and GEMINI.md, if they exist and were not chosen, get a section with a line `@FILE` that includes the
+    chosen file.
     """
     existing_names = [name for name in FILE_NAMES if os.path.lexists(repository.root / name)]
     names_with_section = [name for name in existing_names if _has_instructions(repository, name)]
@@ -114,11 +114,12 @@ def plan_instruction_removals(repository: Repository) -> list[FileChange]:
 
 
 def _plan_section_removal(repository: Repository, name: str) -> FileChange:
+    """Plan to remove the section. The action is "deleted" if the whole file is deleted, else "removed"."""
     file = repository.root / name
     before = read_file(file) or b""
     after = SECTION.remove_from(before)
     is_created_by_lineage = not after and before.startswith(SECTION.start)
-    # A link is not deleted, since its target has the section and would stay.
+    # A link is kept, because deleting it would leave the section in its target.
     if not is_created_by_lineage or file.is_symlink() or repository.read_file_at_head(name) is not None:
         return FileChange(file, "removed", after)
     return FileChange(file, "deleted", is_deletion=True)
@@ -189,10 +190,10 @@ def _remove_empty_directories(hooks_directory: Path, repository: Repository) -> 
 
 def _plan_install(repository: Repository, options: InitOptions) -> Iterator[FileChange]:
     directory = find_hooks_directory(repository)
-    first_hook, *other_hooks = HOOK_NAMES
-    plan_first_hook = git_hooks.plan_forced_install if options.force else git_hooks.plan_install
-    yield plan_first_hook(directory / first_hook, repository)
-    for name in other_hooks:
+    post_commit, *optional_hooks = HOOK_NAMES
+    plan_post_commit = git_hooks.plan_forced_install if options.force else git_hooks.plan_install
+    yield plan_post_commit(directory / post_commit, repository)
+    for name in optional_hooks:
         yield _plan_optional_hook(directory / name, repository)
     if options.write_agent_md:
         yield from plan_instructions(repository)
@@ -201,7 +202,7 @@ def _plan_install(repository: Repository, options: InitOptions) -> Iterator[File
 def _plan_optional_hook(file: Path, repository: Repository) -> FileChange:
     """Plan to install the hook, or to skip it if it is unsupported.
 
-    Skipping is harmless: the next post-commit hook updates the index.
+    Skipping is harmless: the index is updated after the next commit, by the post-commit hook.
     """
     try:
         return git_hooks.plan_install(file, repository)

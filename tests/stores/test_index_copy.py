@@ -167,7 +167,7 @@ def test_suspended_writer(location: IndexLocation, script: str) -> None:
         assert read_state(index) == make_state(2)
         if script != SUSPEND_BETWEEN_BATCHES:  # the writer's other thread may have closed the index before
             assert index.holder is not None
-            holder = index.holder.lock_holder
+            holder = index.holder.process
             assert holder is not None and (holder.pid, holder.is_suspended) == (process.pid, True)
         assert list(location.folder.glob("copy-*")) == []
 
