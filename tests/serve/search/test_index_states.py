@@ -34,11 +34,10 @@ def test_without_index_and_git(repo: Repo, home: Path, monkeypatch: pytest.Monke
 
 def test_without_commits(tmp_path: Path, home: Path) -> None:
     """A repository without commits gives no hits and says why."""
-    answer = find(Repo.create(tmp_path / "repo"), home)
+    repo = Repo.create(tmp_path / "repo")
+    answer = find(repo, home)
     assert answer.hits == ()
-    assert (
-        answer.meta.hint == "There is nothing to search: the repository has no commits that could be indexed."
-    )
+    assert answer.meta.hint == f"{repo.path} has no commits yet. Commit something, then run `lineage index`."
 
 
 def test_stale_index(repo: Repo, home: Path) -> None:
