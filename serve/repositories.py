@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
@@ -257,31 +257,11 @@ def _get_name(path: Path) -> str:
     return path.name.removesuffix(".git") or path.name
 
 
-def _build_identity_checks(
-    repository: Repository,
-) -> tuple[Callable[[], str | None], Callable[[IndexLocation], bool]]:
+def _build_identity_checks(repository: Repository) -> tuple[Callable[[], str | None], Callable[[str], bool]]:
     """Return two functions that identify the repository.
 
     The first function returns the repository's first commit; None if it has no commits. The second function returns
-    whether an index at the repository's path belongs to it: the repository must have the recorded first commit. If it
-    is shallow, it may instead have another commit of the index, because `git fetch --depth` cuts the first one off.
+    whether the repository has a given commit.
     """
     head = repository.read_head()
-
-    def is_own_index(location: IndexLocation) -> bool:
-        if repository.contains(location.first_commit or ""):
-            return True
-        return repository.is_shallow and head is not None and _has_commit_of(location, repository.walk(head))
-
-    return lambda: repository.find_root_commit(head) if head else None, is_own_index
-
-
-def _has_commit_of(location: IndexLocation, commits: Sequence[str]) -> bool:
-    """Return whether an index has one of the commits. True if an existing index cannot be read without waiting."""
-    from stores import database, history
-
-    if not location.database.exists():
-        return False
-    with suppress(LineageError, OSError), database.open_for_reading(location, wait=0) as connection:
-        return bool(history.find_recorded_commits(connection, commits))
-    return True
+    return lambda: repository.find_root_commit(head) if head else None, repository.contains

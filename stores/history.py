@@ -292,7 +292,7 @@ def build_reachability_test(
 class SymbolTouch:
     """Change of a file that may concern a symbol: it touches the symbol, renames the file, or is part of a merge.
 
-    - `commit_row`: row id of the commit in its table, in which parent commits come first.
+    - `commit_row`: row id of the commit in its table. Of commits with one date, parents come first.
     - `date`: committer date in seconds since 1970.
     - `path`: path after the change, or before a deletion. `old_path`: path before a rename, else None.
     - `parent`: names of the enclosing symbols, joined by dots, or empty; None if unknown.

@@ -67,10 +67,10 @@ class HunkSummary(NamedTuple):
 
 
 class _Commit(NamedTuple):
-    """Commit with the subject of its message. `row`: its row id in the table `commits`, where parents come first."""
+    """Commit with the subject of its message. `order`: date and row id, so that of one date, parents come first."""
 
     commit_sha: str
-    row: int
+    order: tuple[datetime, int]
     subject: str
 
 
@@ -140,15 +140,18 @@ MAX_POSSIBLE_COPIES: Final = 100
 _SUBJECT: Final = r"regexp_extract(message, '^[^\r\n]*')"
 # Reverts as git and GitHub write them. A quoted message of an earlier revert (`> This ...`) does not count.
 _REVERTS: Final = rf"""
-SELECT commit_sha, rowid, {_SUBJECT},
+SELECT commit_sha, (commit_date, rowid), {_SUBJECT},
        regexp_extract_all(message, '(?m)^[^>\n]*?\bThis reverts commit ([0-9a-f]{{7,64}})\b', 1)
 FROM commits
 WHERE contains(message, 'This reverts commit ')
       OR starts_with(message, 'Revert "') OR starts_with(message, 'Reapply "')"""
-_SUBJECTS: Final = f"SELECT commit_sha, rowid, {_SUBJECT} FROM commits WHERE commit_sha IN ({{commits}})"
-# Commits whose message starts with a title, parents first. Their dates may be equal, as after a rebase, or wrong.
+_SUBJECTS: Final = (
+    f"SELECT commit_sha, (commit_date, rowid), {_SUBJECT} FROM commits WHERE commit_sha IN ({{commits}})"
+)
+# Commits whose message starts with a title, oldest first.
 _COMMITS_WITH_TITLE: Final = f"""
-SELECT commit_sha, rowid, {_SUBJECT} FROM commits WHERE starts_with(message, $title) ORDER BY rowid"""
+SELECT commit_sha, (commit_date, rowid), {_SUBJECT} FROM commits WHERE starts_with(message, $title)
+ORDER BY commit_date, rowid"""
 _REVERT_SUBJECT: Final = re.compile(r'Revert "(.+)"')
 _REAPPLY_SUBJECT: Final = re.compile(r'Reapply "(.+)"')
 # Numbers of pull requests that GitHub adds to a subject.
@@ -290,7 +293,7 @@ class _RevertFinder:
             *self._reverts_by_sha_start.get(commit.commit_sha[:MIN_SHA_DIGITS], ()),
             *self._reverts_by_title.get(title, ()),
         ]
-        candidates.sort(key=lambda revert: revert.row, reverse=True)
+        candidates.sort(key=lambda revert: revert.order, reverse=True)
         for revert in candidates:
             if not self._reverts(revert, commit, title) or not self._is_reachable(revert.commit_sha):
                 continue
@@ -304,11 +307,11 @@ class _RevertFinder:
         if targets := self._targets_by_revert[revert.commit_sha]:
             return any(commit.commit_sha.startswith(target) for target in targets)
         commits = self._load_commits_with_title(title)
-        count = bisect_right(commits, revert.row, key=lambda other: other.row)
+        count = bisect_right(commits, revert.order, key=lambda other: other.order)
         return count > 0 and commits[count - 1].commit_sha == commit.commit_sha
 
     def _load_commits_with_title(self, title: str) -> list[_Commit]:
-        """Return the reachable commits whose subject is a title, apart from numbers of pull requests, parents first."""
+        """Return the reachable commits whose subject is a title, apart from numbers of pull requests, oldest first."""
         if title not in self._commits_by_title:
             rows = self._connection.execute(_COMMITS_WITH_TITLE, {"title": title}).fetchall()
             self._commits_by_title[title] = [

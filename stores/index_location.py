@@ -2,8 +2,7 @@
 
 The repo id is the repository's name and a hash of its canonical path and first commit. `place.json` in the directory
 records this path and first commit. With this record, an index is still found after a shallow clone was completed, which
-changes the first commit. The record also prevents its use for another repository that moved to the same path. For a
-clone that became shallow, `serve.repositories` compares other commits.
+changes the first commit. The record also prevents its use for another repository that moved to the same path.
 """
 
 from __future__ import annotations
@@ -103,17 +102,21 @@ def resolve_location(
     home: Path,
     canonical_path: Path,
     find_first_commit: Callable[[], str | None],
-    is_own_index: Callable[[IndexLocation], bool],
+    has_commit: Callable[[str], bool],
 ) -> IndexLocation:
     """Return the location of the index of the repository at `canonical_path`, without creating anything.
 
+    An index at this path belongs to the repository only if the repository has the recorded first commit.
+
     `find_first_commit`: returns the first commit on HEAD, None if there is none; called unless exactly one index
-    belongs to the repository. `is_own_index`: returns whether an index at this path belongs to the repository.
+    belongs to the repository. `has_commit`: returns whether the repository has this commit.
 
     Raises HomeUnusable.
     """
     check_home(home)
-    candidates = list(filter(is_own_index, find_by_path(home, canonical_path)))
+    candidates = [
+        location for location in find_by_path(home, canonical_path) if has_commit(location.first_commit or "")
+    ]
     if len(candidates) == 1:
         return candidates[0]
     new_location = _build_new_location(home, canonical_path, find_first_commit())
@@ -127,7 +130,7 @@ def find_location(
     home: Path,
     canonical_path: Path,
     find_first_commit: Callable[[], str | None],
-    is_own_index: Callable[[IndexLocation], bool],
+    has_commit: Callable[[str], bool],
 ) -> IndexLocation | None:
     """Return the same location as `resolve_location`; None if no index directory can belong to the repository.
 
@@ -140,7 +143,7 @@ def find_location(
     # A directory whose location file cannot be read may belong to the repository.
     if not has_index_at_path and all(map(_read_location_file, location_files)):
         return None
-    return resolve_location(home, canonical_path, find_first_commit, is_own_index)
+    return resolve_location(home, canonical_path, find_first_commit, has_commit)
 
 
 def find_by_path(home: Path, canonical_path: Path) -> Iterator[IndexLocation]:

@@ -202,7 +202,7 @@ def build_head_error(git: pygit2.Repository, root: Path, *, is_bare: bool) -> No
     """Return the error for a HEAD without a commit. If the repository has other branches, it names the missing one."""
     with ErrorTranslation("the references"):
         names = [reference.name for reference in git.references.iterator()]
-        head_branch = str(git.lookup_reference("HEAD").target).removeprefix("refs/heads/")
+        head_target = str(git.lookup_reference("HEAD").target)
     if not names:
         return NothingToIndex(
             f"{root} has no commits yet.", hint="Commit something, then run `lineage index`."
@@ -214,8 +214,9 @@ def build_head_error(git: pygit2.Repository, root: Path, *, is_bare: bool) -> No
     source = " with the name of a branch (`git branch --all` lists them)" if branch == "NAME" else ""
     command = f"git symbolic-ref HEAD refs/heads/{branch}" if is_bare else f"git switch {branch}"
     alternative = "" if is_bare else " or commit something,"
+    kind = "branch" if head_target.startswith("refs/heads/") else "reference"
     return NothingToIndex(
-        f"HEAD of {root} names the branch {head_branch!r:.200}, which does not exist.",
+        f"HEAD of {root} names the {kind} {head_target.removeprefix('refs/heads/')!r:.200}, which does not exist.",
         hint=f"Run `{command}`{source},{alternative} then `lineage index`.",
     )
 

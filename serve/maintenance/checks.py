@@ -198,10 +198,11 @@ def check_index(context: CheckContext) -> Iterator[CheckResult]:
         # Some damage crashes DuckDB, so a worker process reads the index. `jobs=1` would start none.
         (results,) = map_groups(_read_index, [[task]], jobs=2, prefer="processes")
     except WorkerDied as error:
-        if not any(
-            name in str(error.__cause__) for name in CRASH_SIGNALS
-        ):  # most likely killed for lack of memory
+        cause = str(error.__cause__)
+        if "SIGKILL" in cause:  # the system sends it if memory runs out
             raise OutOfMemory from error
+        if not any(name in cause for name in CRASH_SIGNALS):
+            raise
         yield report_problem("index", "damaged: DuckDB crashed while it read the index", REBUILD_HINT)
     else:
         yield from results

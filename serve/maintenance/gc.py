@@ -212,7 +212,7 @@ def _check_identity(location: IndexLocation, repository: Repository) -> Reposito
     # Not `find_index`, which does not find an index whose `place.json` is damaged.
     if locate_index(location.home, repository).repo_id != location.repo_id:
         if repository.is_shallow:
-            return RepositoryStatus("the shallow clone at its path has none of its commits")
+            return RepositoryStatus("the shallow clone at its path lacks its first commit")
         return RepositoryStatus("another repository has its path now", is_certain=True)
     return RepositoryStatus(repository=repository)
 

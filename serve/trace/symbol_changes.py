@@ -157,6 +157,11 @@ class SymbolChange:
     body: Body | None = None
     is_exact: bool = True
 
+    @property
+    def order(self) -> tuple[int, int]:
+        """Key that sorts changes by date. Of commits with one date, as after a rebase, parents come first."""
+        return self.date, self.commit_row
+
 
 @dataclass(slots=True)
 class NameHistory:

@@ -146,8 +146,8 @@ class Candidate:
 
     @property
     def newest_change(self) -> SymbolChange:
-        """Change by the last commit. Commits are ordered by ancestry, because their dates may be equal or wrong."""
-        return max(self.changes, key=lambda change: change.commit_row)
+        """Newest change."""
+        return max(self.changes, key=lambda change: change.order)
 
     @property
     def is_in_source(self) -> bool:
@@ -399,10 +399,10 @@ def _join_restored(candidates: Sequence[Candidate], finder: RenameFinder) -> lis
 def _is_restored(earlier: Candidate, later: Candidate, finder: RenameFinder) -> bool:
     """Check whether the later symbol was introduced with similar code after the earlier one was removed."""
     removal = earlier.newest_change
-    introduction = min(later.changes, key=lambda change: change.commit_row)
+    introduction = min(later.changes, key=lambda change: change.order)
     return (
         removal.step == "removed"
-        and removal.commit_row <= introduction.commit_row
+        and removal.order <= introduction.order
         and score_restored(removal, introduction) > 0
         and not any(map(finder.find_partner, (removal, introduction)))  # they are no renames
     )
@@ -421,7 +421,7 @@ def _belongs_to_partner(change: SymbolChange, link: SymbolChange) -> bool:
     If `link` removed the symbol, the other name is its later name, so the change must be later than `link`.
     """
     earlier, later = (link, change) if link.step == "removed" else (change, link)
-    return earlier.commit_row < later.commit_row
+    return earlier.order < later.order
 
 
 def _quote(symbol: str) -> str:

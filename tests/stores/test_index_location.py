@@ -22,9 +22,7 @@ FIRST, BOUNDARY = "a" * 40, "b" * 40
 def resolve(
     home: Path, path: str, first_commit: str | None = FIRST, commits: tuple[str, ...] = (FIRST,)
 ) -> IndexLocation:
-    return index_location.resolve_location(
-        home, Path(path), lambda: first_commit, lambda location: location.first_commit in commits
-    )
+    return index_location.resolve_location(home, Path(path), lambda: first_commit, lambda sha: sha in commits)
 
 
 def test_id_is_stable_and_readable(tmp_path: Path) -> None:
@@ -65,7 +63,7 @@ def test_indexed_path_needs_no_walk(tmp_path: Path) -> None:
         raise AssertionError("must not be called")
 
     assert (
-        index_location.resolve_location(tmp_path, Path("/src/flask"), walk, lambda _: True).first_commit
+        index_location.resolve_location(tmp_path, Path("/src/flask"), walk, FIRST.__eq__).first_commit
         == FIRST
     )
 

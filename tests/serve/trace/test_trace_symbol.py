@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -257,16 +257,21 @@ def test_old_name_of_a_renamed_symbol_is_used_again(repo: Repo, trace: Trace) ->
     assert [subject for _, subject, _ in list_steps(trace("_connect"))] == ["Add", "Rename", "Wait longer"]
 
 
-def test_dates_that_decrease(repo: Repo, trace: Trace) -> None:
-    """With a wrong clock, a commit may be older than its parent. Renames are followed all the same."""
-    names = ("connect", "open_link", "dial")
-    for day, name in enumerate(names):
-        date = repo.clock.replace(year=2020) - timedelta(days=day)
-        repo.commit_file("net.py", CONNECT.replace("connect", name), f"Call it {name}", date=date)
-    for name in names:
-        assert [subject for _, subject, _ in list_steps(trace(f"net.py:{name}"))] == [
-            f"Call it {each}" for each in names
-        ]
+def test_unshallowed_clone(tmp_path: Path, home: Path) -> None:
+    """Commits that `git fetch --unshallow` brings are older than those that the index already has."""
+    source = Repo.create(tmp_path / "source")
+    source.commit_file("net.py", CONNECT, "Add")
+    source.commit_file("net.py", OTHER, "Drop")
+    source.commit_file("net.py", f"{OTHER}\n\n{CONNECT}", "Restore")
+    source.commit_file("net.py", f"{OTHER}\n\n{CONNECT.replace('30', '60')}", "Change")
+    path = tmp_path / "clone"
+    source.git("clone", "--depth", "1", f"file://{source.path}", str(path))
+    clone = Repo(path)
+    build_index(clone, home)
+    clone.git("fetch", "--unshallow")
+    build_index(clone, home)
+    answer = trace_symbol(TraceRequest("connect", limit=20, oldest_first=True), clone.path, home)
+    assert [subject for _, subject, _ in list_steps(answer)] == ["Add", "Drop", "Restore", "Change"]
 
 
 def test_merge_removes_a_symbol(repo: Repo, trace: Trace) -> None:

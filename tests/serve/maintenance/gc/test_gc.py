@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.git.repository import open_repository
 from serve.cli.render import format_status_table
 from serve.cli.terminal import FAILED
 from serve.maintenance import gc
 from serve.maintenance.gc import NOTHING_TO_DELETE, ItemKind, check_repository
-from serve.repositories import list_repositories, locate_index
-from stores import database, locks, maintenance
+from serve.repositories import list_repositories
+from stores import locks, maintenance
 from stores.index_location import LOCATION_FILE, ForeignFolder, IndexLocation, list_indexes
 from tests.repos import Repo
 from tests.serve import sample_index
@@ -149,35 +148,17 @@ def test_another_repository_at_the_path(repo: Repo, home: Path) -> None:
     assert not old_folder.exists() and find_location(new_repo, home).database.exists()
 
 
-def test_clone_made_shallow_keeps_its_index(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """If `git fetch --depth` cuts the first commit off, the index is still found, and `lineage gc` keeps it."""
+def test_clone_made_shallow_is_uncertain(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """If `git fetch --depth` cuts the first commit off, `lineage gc --yes` keeps the index."""
     repo.commit_file("b.py", "b = 1\n")
-    sample_index.build_index(repo, home)
-    location = find_location(repo, home)
+    folder = find_location(repo, home).folder
     repo.git("clone", "--bare", str(repo.path), str(tmp_path / "source.git"))
     repo.git("fetch", "--depth", "1", f"file://{tmp_path}/source.git", "main")
     repo.git("reflog", "expire", "--expire=now", "--all")
     repo.git("gc", "--prune=now")
-    repository = open_repository(repo.path)
-    assert location.first_commit and not repository.contains(location.first_commit)
-    assert find_items(home) == {}
-    assert locate_index(home, repository) == location
-    with database.open_for_writing(location):
-        assert locate_index(home, repository) == location
-
-
-def test_shallow_clone_without_an_indexed_commit_is_uncertain(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """A shallow clone with none of the indexed commits may be a later state of the same repository."""
-    folder = find_location(repo, home).folder
-    other = Repo.create(tmp_path / "other")
-    other.commit_file("b.py", "b = 1\n", "Something else")
-    other.commit_file("b.py", "b = 2\n", "Change it")
-    shutil.rmtree(repo.path)
-    other.git("clone", "--depth", "1", f"file://{other.path}", str(repo.path))
     [item] = find_items(home)[ItemKind.INDEX]
-    assert item.reason == "the shallow clone at its path has none of its commits" and not item.is_certain
+    assert item.reason == "the shallow clone at its path lacks its first commit" and not item.is_certain
     assert run_lineage("gc", "--yes") == 0 and folder.exists()
-    assert locate_index(home, open_repository(repo.path)).folder != folder
 
 
 def test_restored_repository_keeps_its_index(repo: Repo, home: Path, tmp_path: Path) -> None:
