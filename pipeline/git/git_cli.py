@@ -75,7 +75,8 @@ CANCEL_POLL_SECONDS: Final = 0.1
 _MESSAGE_START: Final = re.compile(r"\s*^(?:fatal|error): ", re.MULTILINE)
 # Matches git's messages about a setting that it rejects.
 _REJECTED_SETTING: Final = re.compile(
-    r"^fatal: (?:bad (?:\w+ )?config (?:file|line|value|variable) |failed to expand user dir in: )",
+    r"^fatal: (?:bad (?:\w+ )?config (?:file|line|value|variable) |failed to expand user dir in: "
+    r"|bad zlib compression level |invalid mode for object creation: |unknown date format )",
     re.MULTILINE,
 )
 # Matches git's message about `extensions.*` settings of a newer git. Each name is on a line of its own.

@@ -155,6 +155,8 @@ def test_configuration_that_includes_itself(repo: Repo) -> None:
         ),
         ("[mailmap]\n\tfile = ~nobody-here/x\n", "failed to expand user dir in: '~nobody-here/x'"),
         ("[core]\n\tabbrev = many\n", r"bad numeric config value 'many' for 'core\.abbrev'"),
+        ("[core]\n\tcompression = -5\n", "bad zlib compression level -5"),
+        ("[core]\n\tcreateObject = foo\n", "invalid mode for object creation: foo"),
     ],
 )
 def test_rejected_setting_is_an_error(repo: Repo, setting: str, reason: str) -> None:
