@@ -62,7 +62,7 @@ def list_repositories(home: Path) -> list[NamedRepository]:
     The name of a repository is the name of its directory, without `.git`. Repositories whose directories have the same
     name are named by their paths.
     """
-    paths = sorted({location.path for location in list_indexes(home) if location.database.exists()})
+    paths = sorted({location.path for location in list_indexes(home) if location.has_database()})
     counts = Counter(map(_get_name, paths))
     names = (_get_name(path) if counts[_get_name(path)] == 1 else str(path) for path in paths)
     return sorted(NamedRepository(name, str(path)) for name, path in zip(names, paths, strict=True))
@@ -211,7 +211,7 @@ def _resolve_name(
     for repository in repositories:
         if repository.path == str(canonical_path):
             return repository
-    if locate_index(home, git_repository).database.exists():
+    if locate_index(home, git_repository).has_database():
         return NamedRepository(_get_name(canonical_path), str(canonical_path))
     command = format_command("lineage", "index", str(path)) or "`lineage index` in it"
     raise BadRequest(f"{name} is not indexed yet.", hint=f"Run {command}.")

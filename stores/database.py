@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -117,10 +118,10 @@ def _open(
     stack: ExitStack, location: IndexLocation, deadline: Deadline
 ) -> tuple[duckdb.DuckDBPyConnection, int]:
     """Open the index for reading until the stack ends; return the connection and the index's schema version."""
-    if not location.database.exists():
+    if not location.has_database():
         raise _build_not_indexed_error(location)
     stack.enter_context(locks.acquire_index(location.folder, exclusive=False, deadline=deadline))
-    if not location.database.exists():
+    if not location.has_database():
         raise _build_not_indexed_error(location)
     _check_regular_files(location)
     check_recorded_damage(location)
@@ -153,7 +154,7 @@ def open_for_writing(
     """
     if create:
         index_location.create_index_directory(location)
-    elif not location.database.exists():  # checked first, because locking would create files in the directory
+    elif not location.has_database():  # checked first, because locking would create files in the directory
         raise build_index_deleted_error(location)
     deadline = replace(
         Deadline.for_index(location.folder, wait),
@@ -164,7 +165,7 @@ def open_for_writing(
         locks.acquire_index(location.folder, exclusive=True, deadline=deadline),
         make_files_private(),
     ):
-        if not create and not location.database.exists():
+        if not create and not location.has_database():
             raise build_index_deleted_error(location)
         _check_regular_files(location)
         check_recorded_damage(location)
@@ -280,9 +281,9 @@ def _record_damage(location: IndexLocation, error: LineageError) -> None:
 
 
 def _check_regular_files(location: IndexLocation) -> None:
-    """Raise DamagedIndex if the database or a file next to it is a pipe, a directory or the like."""
+    """Raise DamagedIndex if the database or a file next to it is a pipe, a directory, a broken link or the like."""
     for file in (location.database, location.wal, location.damage):
-        if errors.is_special_file(file):
+        if os.path.lexists(file) and not file.is_file():
             raise DamagedIndex(f"{file} is no regular file.", hint=REBUILD_HINT)
 
 

@@ -67,6 +67,10 @@ class IndexLocation:
         """DuckDB database file."""
         return self.folder / DATABASE_FILE
 
+    def has_database(self) -> bool:
+        """Return whether there is a database file, or something else in its place, such as a broken link."""
+        return os.path.lexists(self.database)
+
     @property
     def wal(self) -> Path:
         """DuckDB's write-ahead log."""

@@ -334,7 +334,7 @@ def _warn_about_lost_options(
     """Warn which options a rebuild uses if those recorded in a damaged index cannot be read."""
     from pipeline.write import load_index_versions
 
-    if not location.database.exists() or load_index_versions(location) is not None:
+    if not location.has_database() or load_index_versions(location) is not None:
         return
     arguments = []
     if options.encoder is None:
@@ -353,7 +353,7 @@ def _warn_about_lost_options(
 
 def _find_encoder_name(location: IndexLocation) -> EncoderName:
     """Return the name of the index's encoder, or of the default encoder if there is no readable index."""
-    if not location.database.exists():
+    if not location.has_database():
         return EncoderName.MINILM
     from pipeline.component_versions import get_encoder_name
     from pipeline.write import load_index_versions

@@ -185,7 +185,7 @@ def check_index(context: CheckContext) -> Iterator[CheckResult]:
     location = context.location
     if location is None or context.repository is None:
         return
-    if not location.database.exists():
+    if not location.has_database():
         yield report_ok("index", "none yet", "`lineage index` creates it.")
         return
     if not all((location.folder / name).exists() for name in (GATE_LOCK, INDEX_LOCK)):
@@ -273,7 +273,7 @@ def check_write_ahead_log(context: CheckContext) -> Iterator[CheckResult]:
         return
     size_bytes = location.wal.stat().st_size
     size = f"{size_bytes / 1e6:.1f} MB"
-    if not location.database.exists():
+    if not location.has_database():
         yield report_warning("write-ahead log", f"{location.wal} ({size}) has no index", REBUILD_HINT)
     elif size_bytes > MAX_OPEN_WAL_BYTES and not find_lock_holders(location.folder / RUN_LOCK):
         found = f"{size}, replayed every time the index is opened"

@@ -300,7 +300,7 @@ def _find_index_items(
             partial(maintenance.delete_leftover_files, location),
         )
     try:
-        if location.database.exists():
+        if location.has_database():
             deadline = Deadline.for_index(location.folder, INDEX_WAIT_SECONDS)
             with locks.acquire_index(location.folder, exclusive=False, deadline=deadline):
                 pass

@@ -133,7 +133,7 @@ class IndexCache:
             metadata = IndexMetadata(load_recorded_state(connection), hunk_details.list_languages(connection))
             with self._lock:
                 # If the index was deleted meanwhile, `evict_index` may have run already; nothing else drops the entry.
-                if location.database.exists():
+                if location.has_database():
                     self._metadata[location] = index.fingerprint, metadata
         return metadata
 
@@ -153,7 +153,7 @@ class IndexCache:
                 entry.loaded_snapshot = loaded_snapshot
                 self._evict_excess()
                 # As in `load_metadata`: nothing else drops the entry of an index that was deleted meanwhile.
-                if not key.location.database.exists():
+                if not key.location.has_database():
                     self._drop(key)
             elif loaded_snapshot.diffs is None:  # this is the second query, so more are likely to follow
                 entry.loaded_snapshot = loaded_snapshot = loaded_snapshot.with_all_texts(connection)

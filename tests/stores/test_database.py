@@ -503,12 +503,16 @@ def test_reading_on_read_only_file_system(tmp_path: Path, monkeypatch: pytest.Mo
         pass
 
 
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def link_to_nothing(path: Path) -> None:
+    path.symlink_to("nothing")
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, link_to_nothing])
 @pytest.mark.parametrize("name", ["index.duckdb", "index.duckdb.wal", "index.duckdb.damage"])
 def test_something_else_in_place_of_the_index(
     tmp_path: Path, name: str, make: Callable[[Path], None]
 ) -> None:
-    """A directory or a pipe in place of the database or a file beside it is damage, which a rebuild removes."""
+    """A directory, pipe or broken link in place of the database or a file beside it is damage; a rebuild removes it."""
     location = make_location(tmp_path)
     with database.open_for_writing(location):
         pass
