@@ -85,12 +85,18 @@ class DaemonClient:
 
     def _call(self, target: str, request: object, answer_type: type[AnswerType]) -> AnswerType:
         """Send a request and return the answer. Start or replace the daemon if needed."""
-        body, crashes = protocol.encode(request), 0
+        body, crashes, is_daemon_gone = protocol.encode(request), 0, False
         for _ in range(process.MAX_ATTEMPTS):
             response = self._send(target, body, process.build_identity_headers(), self.timeout_seconds)
             if response is None:
                 process.start_daemon(self.paths)
+                is_daemon_gone = False
             elif response.status == process.NO_STATUS:
+                if is_daemon_gone:
+                    raise DaemonUnavailable(
+                        f"Another program listens on {self.paths.socket}.",
+                        hint="End it, and delete the socket.",
+                    )
                 crashes += 1
                 if crashes == MAX_CRASHES:
                     raise DaemonFailed(
@@ -100,6 +106,7 @@ class DaemonClient:
                 # While the system ends a process, its socket can accept another connection, which is then closed too.
                 with suppress(OSError, DaemonUnavailable):
                     process.wait_until_stopped(self.paths, process.CRASH_WAIT_SECONDS)
+                    is_daemon_gone = True
             elif response.status == process.STATUS_OTHER_BUILD:
                 self.stop(response.content.decode())
             elif response.status == process.STATUS_STOPPING:

@@ -107,6 +107,25 @@ def test_client_waits_for_the_end_of_a_killed_daemon(repo: Repo, home: Path) -> 
         closing.result()
 
 
+def test_another_program_on_the_socket(repo: Repo, home: Path) -> None:
+    """A program that closes each connection, while no daemon runs, is not taken for a daemon that crashes."""
+    paths = DaemonPaths(home)
+    paths.create_directories()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(paths.socket))
+        listener.listen()
+
+        def close_connections() -> None:
+            with suppress(OSError):
+                while True:
+                    listener.accept()[0].close()
+
+        threading.Thread(target=close_connections, daemon=True).start()
+        with pytest.raises(DaemonUnavailable, match=r"^Another program listens on "):
+            create_client(home).find(REQUEST, repo.path)
+        listener.shutdown(socket.SHUT_RDWR)
+
+
 def test_daemon_of_another_build_is_replaced(repo: Repo, home: Path) -> None:
     """A daemon of another build is stopped and replaced."""
     build_index(repo, home)
