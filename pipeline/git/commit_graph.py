@@ -87,10 +87,13 @@ LARGE_OFFSET: Final = 1 << 31
 def refresh(repository: Repository, graph_dir: Path) -> None:
     """Write the graph into `graph_dir`, unless the existing one lacks only a few of HEAD's commits.
 
-    A damaged graph is deleted. In a shallow clone git writes no graph and reports no error, so each index run tries
-    again. Errors are ignored, because the graph affects only speed.
+    A damaged graph, or a file in place of a directory, is deleted. In a shallow clone git writes no graph and reports
+    no error, so each index run tries again. Errors are ignored, because the graph affects only speed.
     """
     with suppress(GitNotFound, UnreadableGitConfig, UnsupportedRepository, UnusableDirectory, OSError):
+        for directory in (graph_dir, get_graph_file(graph_dir).parent):
+            if os.path.lexists(directory) and not directory.is_dir():
+                directory.unlink()
         if _must_replace_graph(graph_dir):
             get_graph_file(graph_dir).unlink()
             (graph_dir / TIP_FILE).unlink(missing_ok=True)

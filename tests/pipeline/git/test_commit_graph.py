@@ -136,6 +136,16 @@ def test_a_damaged_graph_changes_no_answer(repo: Repo, tmp_path: Path, content: 
     assert (output.exit_code, output.stdout[:40].decode()) == (0, repo.head)
 
 
+@pytest.mark.parametrize("name", ["graph", "graph/info"])
+def test_a_file_in_place_of_a_directory_is_replaced(repo: Repo, tmp_path: Path, name: str) -> None:
+    """The next index run writes the graph, as `lineage doctor` says of a damaged one."""
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(b"")
+    commit_graph.refresh(open_repository(repo.path), tmp_path / "graph")
+    assert commit_graph.get_graph_file(tmp_path / "graph").is_file()
+
+
 def test_a_pipe_in_place_of_the_graph(repo: Repo, tmp_path: Path) -> None:
     """A pipe in place of the graph or its tip file is not read, which would block. The next index run replaces it."""
     repository = open_repository(repo.path)
