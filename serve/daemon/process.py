@@ -85,9 +85,8 @@ SUSPENDED_POLL_SECONDS: Final = 1.0
 # stopping or crashes.
 MAX_ATTEMPTS: Final = 4
 STOPPING_RETRY_SECONDS: Final = 0.05  # pause before a request is sent again, if the daemon is stopping
-CRASH_WAIT_SECONDS: Final = (
-    1.0  # maximum wait for the end of a daemon that closed a connection without a response
-)
+# Maximum wait for the end of a daemon that closed a connection without a response.
+CRASH_WAIT_SECONDS: Final = 1.0
 READ_BYTES: Final = 1 << 16  # maximum number of bytes to read from a connection in one call
 
 
