@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -283,7 +282,7 @@ def _record_damage(location: IndexLocation, error: LineageError) -> None:
 def _check_regular_files(location: IndexLocation) -> None:
     """Raise DamagedIndex if the database or a file next to it is a pipe, a directory, a broken link or the like."""
     for file in (location.database, location.wal, location.damage):
-        if os.path.lexists(file) and not file.is_file():
+        if errors.is_special_file(file) or (file.is_symlink() and not file.exists()):
             raise DamagedIndex(f"{file} is no regular file.", hint=REBUILD_HINT)
 
 

@@ -68,8 +68,11 @@ class IndexLocation:
         return self.folder / DATABASE_FILE
 
     def has_database(self) -> bool:
-        """Return whether there is a database file, or something else in its place, such as a broken link."""
-        return os.path.lexists(self.database)
+        """Return whether there is a database file, or something else in its place, such as a broken link.
+
+        Raises PermissionError if this user may not see it.
+        """
+        return self.database.exists() or self.database.is_symlink()
 
     @property
     def wal(self) -> Path:
