@@ -77,6 +77,8 @@ _DAMAGE_MESSAGE: Final = re.compile(
     r"(?:Invalid Input Error: Attempting to execute an unsuccessful [^\n]*\nError: )?"
     rf"(IO Error: (?:{'|'.join(_RECORDED_PHRASES)})[^\n]*|Invalid Input Error: ZSTD Decompression failed[^\n]*)"
 )
+# Start of DuckDB's message if another thread of the same statement failed first. That thread's message can be lost.
+INTERRUPT_MESSAGE: Final = "INTERRUPT Error"
 REBUILD_HINT: Final = "Run `lineage index --rebuild --yes` to rebuild it."
 # DuckDB's errors for a failed write.
 _WRITE_ERRORS: Final = (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException)
@@ -260,8 +262,6 @@ def translate_errors(location: IndexLocation, *, record_damage: bool = True) -> 
         yield
     except (duckdb.Error, OSError) as error:
         # pyarrow raises DuckDB's errors as OSError, and `fetchmany` raises them as other classes.
-        if not isinstance(error, (*_WRITE_ERRORS, *_DAMAGE_ERRORS)) and not describes_damage(str(error)):
-            raise
         translated = _translate_error(location.database, error)
         if translated is None:
             raise
@@ -410,6 +410,11 @@ def _translate_error(file: Path, error: duckdb.Error | OSError) -> LineageError 
         return storage_error
     if isinstance(error, _DAMAGE_ERRORS) or describes_damage(str(error)):
         return _build_damaged_index_error(file, error)
+    if str(error).startswith(INTERRUPT_MESSAGE):
+        return errors.StorageError(
+            f"Reading {file} failed, and DuckDB did not report why.",
+            hint="Run the command again. If it fails again, run `lineage doctor`.",
+        )
     return None
 
 

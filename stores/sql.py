@@ -7,9 +7,9 @@ open connection keeps index runs waiting, so each statement has a connection of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import duckdb
 from duckdb.func import PythonUDFType
@@ -23,6 +23,11 @@ from stores.index_location import IndexLocation
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+ResultT = TypeVar("ResultT")
+
+# Maximum number of repetitions of a statement whose error DuckDB does not report, which happens to one in a hundred.
+MAX_RETRIES: Final = 2
 
 # Python replacements would let statements read variables of this program. The settings are locked, because statements
 # such as `SET threads = 1000000` would run for minutes and ignore Ctrl-C.
@@ -40,6 +45,18 @@ class SqlError(LineageError):
     """Error for a statement of a user that failed. Its text is DuckDB's message."""
 
 
+class UnreportedSqlError(SqlError):
+    """Error for a statement that failed, but whose message DuckDB has lost."""
+
+
+def retry_unreported(run: Callable[[], ResultT]) -> ResultT:
+    """Return the result of `run`. If it raises UnreportedSqlError, repeat it up to MAX_RETRIES times."""
+    for _ in range(MAX_RETRIES):
+        with suppress(UnreportedSqlError):
+            return run()
+    return run()
+
+
 @contextmanager
 def open_for_sql(
     location: IndexLocation,
@@ -55,8 +72,9 @@ def open_for_sql(
     - `tags`: name and commit of each tag of the repository.
     - `wait`: seconds to wait for the index.
 
-    Raises SqlError for DuckDB's errors in the body, except those about files. Also raises the errors of `encode` and of
-    `index_copy.open_index_or_copy`, and MissingExtension.
+    Raises SqlError for DuckDB's errors in the body, except those about files, and UnreportedSqlError, for which
+    `retry_unreported` repeats the body. Also raises the errors of `encode` and of `index_copy.open_index_or_copy`, and
+    MissingExtension.
     """
     embed = _EmbedFunction(encode)
     with index_copy.open_index_or_copy(location, wait=wait) as index:
@@ -87,6 +105,10 @@ def _is_statement_error(error: BaseException) -> bool:
 
 def _build_sql_error(error: BaseException) -> SqlError:
     message, hint = str(error), ""
+    if message.startswith(database.INTERRUPT_MESSAGE):
+        return UnreportedSqlError(
+            "The statement failed, and DuckDB did not report why.", hint="Run it again."
+        )
     if _LOCKED_MESSAGE in message:
         hint = "`lineage sql` does not allow changes of DuckDB's settings. Omit this statement."
     elif isinstance(error, duckdb.InternalException):

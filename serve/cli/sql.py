@@ -102,9 +102,15 @@ def run_statements(path: Path, statements: str, output_format: Format, directori
     `directories`: gets the directory of the temporary files.
     """
     from serve.api_types import validate_encoding
-    from serve.repositories import open_sql
+    from stores.sql import retry_unreported
 
     validate_encoding("SQL", statements)
+    retry_unreported(lambda: _run_statements(path, statements, output_format, directories))
+
+
+def _run_statements(path: Path, statements: str, output_format: Format, directories: list[Path]) -> None:
+    from serve.repositories import open_sql
+
     # The output is printed after the index is closed, so that an index run does not wait for a pager.
     with SpooledTemporaryFile(MAX_OUTPUT_BYTES_IN_MEMORY) as output:
         with open_sql(path, config.load_settings().home) as index:

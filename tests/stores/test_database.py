@@ -276,6 +276,18 @@ def test_idle_engine_has_no_open_file(tmp_path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM migrations").fetchone() != before
 
 
+@pytest.mark.parametrize("error_class", [duckdb.InterruptException, OSError])
+def test_lost_message(tmp_path: Path, error_class: type[Exception]) -> None:
+    """If DuckDB reports another thread's interruption in place of the error, the message says so."""
+    location = create_index(tmp_path / "home")
+    with (
+        pytest.raises(StorageError, match=r"index.duckdb failed, and DuckDB did not report why") as caught,
+        database.open_for_reading(location),
+    ):
+        raise error_class("INTERRUPT Error: Interrupted!")
+    assert "lineage doctor" in caught.value.hint
+
+
 # Script that writes batches until a file exceeds the size limit.
 WRITE_TO_LIMIT = """
 import resource

@@ -24,7 +24,7 @@ from stores import (
     writer,
 )
 from stores.duckdb_engine import SPILL_PREFIX
-from stores.errors import StorageError
+from stores.errors import OutOfMemory, StorageError
 from stores.index_location import ForeignFolder, IndexLocation
 from stores.locks import IndexBusy
 from tests.stores import schema_1
@@ -180,7 +180,7 @@ def test_out_of_memory_at_the_last_limit(location: IndexLocation, monkeypatch: p
     """If the last limit is too low, its error is raised, the index is unchanged, and no temporary file remains."""
     record_limits(monkeypatch, duckdb.OutOfMemoryException("none left"), failing_copies=[0, 1, 2])
     before = read_content(location), read_in_order(location)
-    with pytest.raises(duckdb.OutOfMemoryException):
+    with pytest.raises(OutOfMemory):
         maintenance.compact(location)
     assert (read_content(location), read_in_order(location)) == before
     assert not list(location.folder.glob(f"{maintenance.TEMP_FILE}*"))

@@ -163,6 +163,20 @@ def test_damaged_block_in_a_statement(repo: Repo, home: Path) -> None:
         run_sql(repo, home, "SELECT 1")
 
 
+def test_lost_message(repo: Repo, home: Path) -> None:
+    """If DuckDB reports another thread's interruption in place of the error, the statement runs again."""
+    calls: list[int] = []
+
+    def fail() -> None:
+        calls.append(len(calls))
+        with open_sql(repo.path, home):
+            raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
+
+    with pytest.raises(sql.UnreportedSqlError, match="did not report why"):
+        sql.retry_unreported(fail)
+    assert len(calls) == 1 + sql.MAX_RETRIES
+
+
 def test_interrupt_of_embed(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while `embed` computes a vector ends the statement, and is no error of it."""
 

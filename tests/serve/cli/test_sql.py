@@ -10,13 +10,16 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
+import duckdb
 import pytest
 from pyarrow import parquet
 
 from pipeline.git.repository import open_repository
+from serve.cli import sql
 from serve.repositories import locate_index
 from stores import database
 from stores.duckdb_engine import SPILL_PREFIX
@@ -238,6 +241,23 @@ def test_error_after_the_first_rows(
     assert (code, out) == (1, "")
     assert err.startswith("error: ") and "Invalid Input Error: late" in err
     assert "Traceback" not in err
+
+
+def test_lost_message(
+    shared_repo: Repo, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement whose error DuckDB does not report runs again, and only the rows of the last run are printed."""
+    write_rows = sql.WRITERS[sql.Format.CSV]
+    failures = [duckdb.InterruptException("INTERRUPT Error: Interrupted!")]
+
+    def write(names: Sequence[str], result: sql.Result, output: IO[bytes]) -> None:
+        write_rows(names, result, output)
+        if failures:
+            raise failures.pop()
+
+    monkeypatch.setitem(sql.WRITERS, sql.Format.CSV, write)
+    assert commands.run_lineage("sql", shared_repo.path, "--format", "csv", "-c", "SELECT 1 AS n") == 0
+    assert capfd.readouterr() == ("n\n1\n", "")
 
 
 def test_closed_pipe(shared_repo: Repo) -> None:
