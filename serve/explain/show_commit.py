@@ -16,6 +16,7 @@ from typing import Final
 from pipeline.git import commit_graph
 from pipeline.git.changes import TREE_MODE, FileChange, decode_path, is_binary, is_regular
 from pipeline.git.errors import UnreadableObject
+from pipeline.git.objects import TreeEntry
 from pipeline.git.patches import remove_context, strip_file_header
 from pipeline.git.ranges import check_damage, suggest_references
 from pipeline.git.repository import Repository, TreeDiff, open_repository
@@ -23,14 +24,7 @@ from pipeline.git.tree_diff import read_content
 from pipeline.hunks import OVERSIZE_BYTES
 from pipeline.walk import compute_reachability_delta
 from serve.api_types import format_author_date, format_rfc3339, is_valid_name, parse_line_range
-from serve.commit_types import (
-    CommitDetails,
-    CommitFile,
-    FileContent,
-    FileDiff,
-    ShowAnswer,
-    ShowRequest,
-)
+from serve.commit_types import CommitDetails, CommitFile, FileContent, FileDiff, ShowAnswer, ShowRequest
 from serve.errors import BadRequest
 from serve.evidence import EvidenceLoader, describes_commit, select_changelog_entries
 from serve.excerpts import CHARS_PER_TOKEN, get_subject
@@ -349,25 +343,26 @@ def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path |
         raise BadRequest(
             f"Commit {sha[:SHA_DIGITS]} changes files in {_quote(file)}.", hint=f"It changes {names}."
         )
-    unchanged_path = _find_path(repository, sha, candidates)
-    if unchanged_path is None:
+    entry = _find_entry(repository, sha, candidates)
+    if entry is None:
         raise _build_missing_error(repository, sha, file, candidates[0])
     names = _format_names([decode_path(path) for path in sorted(change.path for change in diff.changes)])
-    command = format_command("lineage", "show", f"{sha[:SHA_DIGITS]}:{decode_path(unchanged_path)}")
-    raise FileNotChanged(
-        f"Commit {sha[:SHA_DIGITS]} does not change {_quote(file)}.",
-        names,
-        f"{command} shows the file as it was." if command else "",
-    )
+    message = f"Commit {sha[:SHA_DIGITS]} does not change {_quote(file)}."
+    raise FileNotChanged(message, names, _build_remedy(repository, sha, entry))
 
 
-def _find_path(repository: Repository, sha: str, candidates: Sequence[bytes]) -> bytes | None:
+def _build_remedy(repository: Repository, sha: str, entry: TreeEntry) -> str:
+    """Return a hint how to see a file that the commit does not change. Empty if no command can name the file."""
+    if entry.mode == TREE_MODE:
+        return _build_content_hint(repository, sha, entry.name)
+    command = format_command("lineage", "show", f"{sha[:SHA_DIGITS]}:{decode_path(entry.name)}")
+    return f"{command} shows the file as it was." if command else ""
+
+
+def _find_entry(repository: Repository, sha: str, candidates: Sequence[bytes]) -> TreeEntry | None:
     """Return the first candidate that the commit has; None if it has none. Paths in submodules do not count."""
-    for path in candidates:
-        entry = repository.find_entry(sha, path)
-        if entry is not None and entry.name == path:
-            return path
-    return None
+    entries = (repository.find_entry(sha, path) for path in candidates)
+    return next((entry for entry in entries if entry and entry.name in candidates), None)
 
 
 def _load_content(

@@ -322,7 +322,7 @@ def test_command_for_an_unsafe_name(tmp_path: Path) -> None:
 
 
 def test_directories_and_submodules(tmp_path: Path) -> None:
-    """A deleted directory names the files that changed in it, and a file in a submodule is not offered."""
+    """An error about a directory names files in it, and a file in a submodule is not offered."""
     repo = Repo.create(tmp_path / "directories")
     for number in range(2):
         repo.write(f"old/{number}.txt", "text\n")
@@ -333,6 +333,10 @@ def test_directories_and_submodules(tmp_path: Path) -> None:
     repo.commit("Delete the directory", add=False)
     assert "It changes old/0.txt, old/1.txt." in get_error(repo, "HEAD", "old")
     assert "has no file 'module/x'" in get_error(repo, "HEAD", "module/x")
+    repo.commit_file("new.txt", "text\n")
+    repo.commit_file("unchanged/a.txt", "text\n")
+    repo.commit_file("new.txt", "changed\n")
+    assert "It changes new.txt. Name a file: unchanged/a.txt." in get_error(repo, "HEAD", "unchanged/")
 
 
 def test_partial_clone(repo: Repo, tmp_path: Path) -> None:

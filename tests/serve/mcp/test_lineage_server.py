@@ -831,6 +831,8 @@ def test_both_answers_have_the_compatibility_verdict(
         ("explain_change", {"file": "src/tcp.py", "line_start": 2, "line_end": 1}, "before it starts"),
         ("explain_change", {"file": "src/tcp.py", "lines": [1]}, "`lines`: there is no such argument"),
         ("explain_change", {"file": ["src/tcp.py"]}, "`file`: Input should be a valid string"),
+        ("show_commit", {"commit": [["HEAD"]]}, "`commit.0`: Input should be a valid string, not ['HEAD']"),
+        ("find_pattern", {"query": "x", "repositories": ["a", 1]}, "`repositories.1`: Input should be a"),
     ],
 )
 def test_invalid_arguments_are_explained(
