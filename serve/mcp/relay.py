@@ -275,16 +275,20 @@ class Relay:
 
 
 def open_session(
-    settings: Settings, server: str = "lineage", client_id: str = "", watched_maps: Sequence[str] = ()
+    settings: Settings,
+    cwd: str,
+    server: str = "lineage",
+    client_id: str = "",
+    watched_maps: Sequence[str] = (),
 ) -> socket.socket:
     """Return a connection to an MCP session of the daemon. Start the daemon if none is running.
 
-    `server`, `client_id`, `watched_maps`: as in `serve.daemon.protocol.McpCall`. Raise DaemonUnavailable if no daemon
-    can be started, or if it refuses the session.
+    `cwd`, `server`, `client_id`, `watched_maps`: as in `serve.daemon.protocol.McpCall`. Raise DaemonUnavailable if no
+    daemon can be started, or if it refuses the session.
     """
     paths = daemon.DaemonPaths(settings.home)
     call = {
-        "cwd": os.getcwd(),  # noqa: PTH109 - the path as text
+        "cwd": cwd,
         "precision": settings.reranker_precision,
         "server": server,
         "maps_dir": str(settings.maps_dir),
@@ -358,9 +362,14 @@ def serve_client(server: RelayedServer, settings: Settings) -> None:
         return
     process.configure_streams()
     process.exit_on_termination_signals(os._exit)
+    try:
+        cwd = os.getcwd()  # noqa: PTH109 - the path as text. A later session needs it even if it was deleted meanwhile.
+    except OSError:
+        serve_in_process(server)
+        return
     client_id = os.urandom(8).hex()
     relay = Relay(
-        lambda: open_session(settings, server.name, client_id, tuple(relay.watched_maps)),
+        lambda: open_session(settings, cwd, server.name, client_id, tuple(relay.watched_maps)),
         sys.stdout.buffer,
         f"See its log: {daemon.DaemonPaths(settings.home).log}.",
         server,

@@ -121,6 +121,10 @@ class NotTouched(LineageError):
     """Error for a path that is no file of the map's nodes."""
 
 
+class UnknownCommit(LineageError):
+    """Error for a commit that the repository lacks, or a file that the commit does not change."""
+
+
 class NoSuchRoute(LineageError):
     """Error for a path without a route."""
 
@@ -148,6 +152,7 @@ STATUSES: Final[dict[type[LineageError], HTTPStatus]] = {
     ForeignOrigin: HTTPStatus.FORBIDDEN,
     NoSuchMindmap: HTTPStatus.NOT_FOUND,
     NotTouched: HTTPStatus.NOT_FOUND,
+    UnknownCommit: HTTPStatus.NOT_FOUND,
     UnknownNode: HTTPStatus.NOT_FOUND,
     UnknownQuestion: HTTPStatus.NOT_FOUND,
     NoSuchRoute: HTTPStatus.NOT_FOUND,
@@ -155,7 +160,7 @@ STATUSES: Final[dict[type[LineageError], HTTPStatus]] = {
     NoWorkspace: HTTPStatus.CONFLICT,
     AlreadyAnswered: HTTPStatus.CONFLICT,
     MindmapBusy: HTTPStatus.CONFLICT,
-    OverLimit: HTTPStatus.CONFLICT,
+    OverLimit: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     NotJson: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     DamagedMindmap: HTTPStatus.INTERNAL_SERVER_ERROR,

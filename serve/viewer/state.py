@@ -42,6 +42,7 @@ from serve.viewer.responses import (
     RequestOriginPolicy,
     TooBusy,
     TookTooLong,
+    UnknownCommit,
     format_error_code,
 )
 from serve.viewer.watcher import DirectoryWatcher, FileSignature, read_signature, read_signatures
@@ -349,7 +350,10 @@ class CommitLookup:
     path: str = ""
 
     def show(self, document: Mindmap) -> ShowAnswer:
-        """Return the commit of the map's repository, cut to MAX_COMMIT_TOKENS. Raises NoWorkspace and BadRequest."""
+        """Return the commit of the map's repository, cut to MAX_COMMIT_TOKENS.
+
+        Raises NoWorkspace, BadRequest and UnknownCommit.
+        """
         from serve.explain.show_commit import show_commit
 
         if not _SHA.fullmatch(self.sha):
@@ -357,7 +361,11 @@ class CommitLookup:
                 "The commit is not named by its sha.", hint="Give the sha of a commit in `commit`."
             )
         request = ShowRequest(self.sha, self.path or None, max_tokens=MAX_COMMIT_TOKENS)
-        return show_commit(request, Path(_get_workspace(document)))
+        workspace = Path(_get_workspace(document))
+        try:
+            return show_commit(request, workspace)
+        except BadRequest as error:  # its hint names forms of a commit that are refused here
+            raise UnknownCommit(error.message) from error
 
 
 def _get_workspace(document: Mindmap) -> str:

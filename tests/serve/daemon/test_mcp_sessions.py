@@ -37,7 +37,9 @@ def test_session_that_fails_is_closed(home: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("MINDMAP_DATA_DIR", str(tmp_path / "maps"))
     with (
         run_daemon(home, setup_code=FAIL_TO_RESUME),
-        relay.open_session(config.load_settings(), "mindmap", "client", ["mm_a"]) as connection,
+        relay.open_session(
+            config.load_settings(), str(tmp_path), "mindmap", "client", ["mm_a"]
+        ) as connection,
     ):
         connection.settimeout(60)
         assert connection.recv(1) == b""

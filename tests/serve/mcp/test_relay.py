@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import queue
@@ -15,7 +16,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from serve import config
+from serve import config, process
 from serve.config import Settings
 from serve.mcp import relay
 from serve.mcp.relay import LINEAGE, MINDMAP, Relay, RelayedServer
@@ -25,6 +26,12 @@ from tests.serve.commands import list_loaded_packages
 TIMEOUT_SECONDS = 20
 INITIALIZE = {"id": 1, "method": "initialize"}
 INITIALIZED = {"method": "notifications/initialized"}
+
+
+def join_readers() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "session":
+            thread.join(TIMEOUT_SECONDS)
 
 
 class Server:
@@ -62,14 +69,9 @@ class Server:
         self.relay.close()
         for connection in self.sockets:
             connection.close()
-        self.join_reader()
+        join_readers()
         self.client.close()
         self.output.close()
-
-    def join_reader(self) -> None:
-        for thread in threading.enumerate():
-            if thread.name == "session":
-                thread.join(TIMEOUT_SECONDS)
 
     def start_session(self) -> Session:
         """Connect and exchange the handshake."""
@@ -153,7 +155,7 @@ def test_next_request_opens_the_next_session(server: Server) -> None:
     """If the client waits for nothing, no session is opened before its next request, so a daemon can be stopped."""
     session = server.start_session()
     session.end()
-    server.join_reader()
+    join_readers()
     assert server.connections.empty()
     request = {"id": 2, "method": "tools/list"}
     server.send_from_client(request)
@@ -238,7 +240,7 @@ def test_handshake_that_was_not_answered_is_repeated_completely(server: Server) 
 def test_notification_opens_no_session(server: Server) -> None:
     """A notification after the end of a session means nothing to a later one, so the next request opens it."""
     server.start_session().end()
-    server.join_reader()
+    join_readers()
     server.send_from_client({"method": "notifications/cancelled", "params": {"requestId": 9}})
     request = {"id": 2, "method": "tools/list"}
     server.send_from_client(request)
@@ -288,7 +290,7 @@ def test_mindmap_call_after_the_end_of_a_session_is_sent_once(server: Server) ->
     session.write({"id": 2, "result": {}})
     assert server.read_as_client() == {"id": 2, "result": {}}
     session.end()
-    server.join_reader()
+    join_readers()
     call = {"id": 3, "method": "tools/call"}
     server.send_from_client(call)
     assert server.accept().read(3) == [INITIALIZE, INITIALIZED, call]
@@ -344,3 +346,33 @@ def test_relative_home_and_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     relay.main()
     assert homes == [tmp_path / "indexes"] * 2
     assert Path.cwd() == tmp_path / "repository"
+
+
+def test_working_directory_is_deleted_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later sessions are about the directory in which the client started, even if it was deleted meanwhile."""
+    directory = tmp_path / "repository"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    directories: list[str] = []
+
+    def open_session(_: Settings, cwd: str, *__: object) -> socket.socket:
+        connection, server_end = socket.socketpair()
+        if directories:
+            server_end.sendall(b'{"id": 1, "result": {}}\n')
+        else:
+            directory.rmdir()
+        directories.append(cwd)
+        server_end.close()
+        return connection
+
+    def exit_process(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(relay, "open_session", open_session)
+    monkeypatch.setattr(process, "exit_on_termination_signals", lambda _: None)
+    monkeypatch.setattr(os, "_exit", exit_process)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"id": 1, "method": "ping"}\n')))
+    with pytest.raises(SystemExit):
+        relay.serve_client(MINDMAP, config.load_settings({"LINEAGE_HOME": str(tmp_path)}))
+    join_readers()
+    assert directories == [str(directory)] * 2

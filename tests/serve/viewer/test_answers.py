@@ -72,7 +72,7 @@ def test_comments_at_once(client: ViewerClient, maps: MapStore, document: Mindma
         ("/api/comment", {"nodeId": "n_none", "text": "x"}, (404, "unknown_node")),
         ("/api/comment", {"nodeId": "root", "text": ""}, (400, "bad_text")),
         ("/api/comment", {"nodeId": "root", "text": "a\0b"}, (400, "bad_text")),
-        ("/api/comment", {"nodeId": "root", "text": "x" * 20_001}, (409, "over_limit")),
+        ("/api/comment", {"nodeId": "root", "text": "x" * 20_001}, (413, "over_limit")),
         ("/api/comment", {"mindmapId": ".viewer", "nodeId": "root", "text": "x"}, (400, "bad_mindmap_id")),
         ("/api/comment", [], (400, "bad_request")),
     ],
