@@ -30,8 +30,10 @@ ResultT = TypeVar("ResultT")
 MAX_RETRIES: Final = 2
 
 # Python replacements would let statements read variables of this program. The settings are locked, because statements
-# such as `SET threads = 1000000` would run for minutes and ignore Ctrl-C.
-_RESTRICTIONS: Final = """
+# such as `SET threads = 1000000` would run for minutes and ignore Ctrl-C. The times in the index are in UTC, so `now()`
+# is too.
+_SETTINGS: Final = """
+SET TimeZone = 'UTC';
 SET enable_external_access = false;
 SET python_enable_replacements = false;
 SET lock_configuration = true"""
@@ -164,4 +166,4 @@ def _prepare(
     )
     connection.execute(_CREATE_TAGS, [[name for name, _ in tags], [sha for _, sha in tags]])
     connection.execute(migrations.read_sql("sql_views.sql"))
-    connection.execute(_RESTRICTIONS)
+    connection.execute(_SETTINGS)
