@@ -247,11 +247,13 @@ def list_incomplete_hunks(
 ) -> list[IncompleteHunk]:
     """Return the hunks whose stored diff lacks lines, except those of merges.
 
-    Submodules are left out if the pattern cannot match them.
+    Submodules are left out if the pattern cannot match them, except those that replace a file.
 
     `condition`, `parameters`: as in `find_matching_hunks`.
     """
-    kind_condition = "TRUE" if pattern.may_match_submodules else "content_kind <> 'submodule'"
+    kind_condition = "TRUE"
+    if not pattern.may_match_submodules:
+        kind_condition = "(content_kind <> 'submodule' OR change_kind = 'type_changed')"
     sql = _INCOMPLETE_HUNKS.format(incomplete=_IS_INCOMPLETE, condition=f"{condition} AND {kind_condition}")
     return [IncompleteHunk(*row) for row in connection.execute(sql, dict(parameters)).fetchall()]
 

@@ -44,6 +44,10 @@ def create_history(path: Path) -> Repo:
     repo.commit_file("crlf.txt", "first\r\nthird", "Change the last line")
     repo.git("update-index", "--add", "--cacheinfo", f"160000,{'c0ffee' + '0' * 34},module")
     repo.commit("Add a submodule", add=False)
+    repo.commit_file("replaced", "a replaced line\n", "Add a file to replace")
+    repo.remove("replaced")
+    repo.git("update-index", "--add", "--cacheinfo", f"160000,{'c0ffee' + '0' * 34},replaced")
+    repo.commit("Replace a file by a submodule", add=False)
     repo.branch("topic")
     repo.commit_file("topic.py", "needle = 1\n", "Add a needle on a branch")
     repo.switch("main")
@@ -100,7 +104,7 @@ def get_subjects(answer: ChangeSearchAnswer) -> list[str]:
             "zzz",
         ),
         *("needle", "needles", "of many", "of few", "line 699 ", "needle/target", "Subproject", "c0ffee0"),
-        *("first", "second", "third", "\r", "d\r"),
+        *("first", "second", "third", "\r", "d\r", "a replaced"),
     ],
 )
 def test_text_equals_git_log_s(repo: Repo, search: History, pattern: str) -> None:
@@ -113,7 +117,7 @@ def test_text_equals_git_log_s(repo: Repo, search: History, pattern: str) -> Non
     [
         *("total", "^total", "total$", r"print\(.*\)$", "[^x]*name", "1[^y]*print", "a|b", "(te|ta)"),
         *("need+le", "^needle", "^two needles$", "-$", "^line 69[0-9] ", "/target$", "^Subproject"),
-        *("^first", "^[[:alpha:]]+$", ".", "ö", "'.'"),
+        *("^first", "^[[:alpha:]]+$", ".", "ö", "'.'", "^a replaced"),
     ],
 )
 def test_expression_equals_git_log_g(repo: Repo, search: History, pattern: str) -> None:
