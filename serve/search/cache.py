@@ -15,9 +15,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from pipeline.component_versions import get_encoder_name
+from pipeline.options import EncoderName
 from serve.api_types import LoadedIndex
 from serve.index_status import RecordedState, load_recorded_state
 from stores import hunk_details, vector_search
+from stores.compatibility import load_recorded_versions
 from stores.connections import ReaderPools
 from stores.database import Fingerprint
 from stores.history import ReachabilityDelta
@@ -38,11 +41,12 @@ class LoadedSnapshot:
     `diffs`, `messages` and `snapshot.postings` hold the short diffs, the commit messages and the postings of the whole
     index, and make queries faster. They are None until the second query loads them, which takes little more time than
     loading only what this query needs. `messages` and `snapshot.postings` stay None if the index has too many messages
-    or postings.
+    or postings. `encoder_name`: encoder of the vectors.
     """
 
     snapshot: Snapshot
     text_vectors: TextVectors
+    encoder_name: EncoderName
     diffs: DiffCache | None = None
     messages: CommitMessages | None = None
 
@@ -68,7 +72,9 @@ def load_snapshot_with_vectors(
     """Load a snapshot and its text vectors from an open index. `hnsw_file`: path of the HNSW index, if there is one."""
     snapshot = load_snapshot(connection, reachability)
     return LoadedSnapshot(
-        snapshot, vector_search.load_text_vectors(connection, snapshot, hnsw_file=hnsw_file)
+        snapshot,
+        vector_search.load_text_vectors(connection, snapshot, hnsw_file=hnsw_file),
+        get_encoder_name(load_recorded_versions(connection).embedding_model) or EncoderName.MINILM,
     )
 
 

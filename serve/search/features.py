@@ -19,6 +19,7 @@ import numpy as np
 
 from pipeline.encoders.cross_encoder import ChangeText
 from pipeline.file_classification import classify_role, detect_language
+from pipeline.options import EncoderName
 from pipeline.text import (
     TermsByToken,
     build_semantic_text,
@@ -30,8 +31,8 @@ from pipeline.text import (
 from serve.search.query import Query, RequestedChange
 from serve.search.query_hints import FUNCTION_WORDS
 from serve.search.retrieval import Candidate, RetrieverResults
-from stores import fulltext, vector_search
-from stores.fulltext import TermLookup
+from stores import vector_search
+from stores.fulltext import K1, TermLookup, compute_inverse_document_frequency
 from stores.hunk_details import Connection, HunkDetails, HunkDetailsCache, load_changed_files
 from stores.snapshot import Bools, Floats, Hunks, Ints
 from stores.vectors import Vectors
@@ -51,7 +52,7 @@ FIELDS: Final = ("message", "path", "symbols", "change")
 
 # Features, in the order of the columns of `CandidateFeatures.matrix`.
 FEATURES: Final = (
-    "hunk similarity",  # cosine of the query and the hunk's text
+    "hunk similarity",  # cosine of the query and the hunk's text; see STATIC_SIMILARITY_SCALE
     "hunk similarity, whitened",  # the same after whitening, which removes what all texts of the index share
     "message similarity",  # cosine of the query and the commit message
     "BM25",  # BM25 score of the hunk, as a share of the highest possible score
@@ -66,6 +67,9 @@ FEATURES: Final = (
     "removed lines",  # share of removed lines in the commit's changed lines, for a query about a removal; else 0
 )
 
+# With the encoder `static`, whose cosines tell less, the similarity of a hunk is this number times (1 + cosine). See
+# "Encoder comparison" in tests/eval/README.md.
+STATIC_SIMILARITY_SCALE: Final = 0.3
 # Weights of the whitened similarities of the second and the third best hunk of a commit.
 OTHER_HUNK_WEIGHTS: Final = (0.5, 0.25)
 # Added to the number of changed lines, so that a commit that only removes one line has a small share of removed lines.
@@ -114,13 +118,9 @@ class QueryTerms:
     @classmethod
     def from_query(cls, query: Query, lookup: TermLookup, document_count: int) -> QueryTerms:
         """Weight the terms of a query. A term that the index lacks has the highest possible weight."""
-        weights = fulltext.compute_inverse_document_frequency(
-            lookup.text_scores.document_frequencies, document_count
-        )
+        weights = compute_inverse_document_frequency(lookup.text_scores.document_frequencies, document_count)
         unknown_terms = [term for term in query.terms if term not in lookup.terms]
-        max_weight = float(
-            fulltext.compute_inverse_document_frequency(np.zeros(1, np.int64), document_count)[0]
-        )
+        max_weight = float(compute_inverse_document_frequency(np.zeros(1, np.int64), document_count)[0])
         is_content = np.array([term not in FUNCTION_WORDS for term in lookup.terms], np.bool_)
         identifiers, surface_forms = find_compound_identifiers(query.text), find_surface_forms(query.text)
         unknown_content_weight = max_weight * sum(term not in FUNCTION_WORDS for term in unknown_terms)
@@ -134,7 +134,7 @@ class QueryTerms:
             is_content=is_content,
             is_identifier=np.array([term in identifiers for term in lookup.terms], np.bool_),
             total_weight=content_weight or 1.0,
-            max_bm25=(summed_weight * (fulltext.K1 + 1)) or 1.0,
+            max_bm25=(summed_weight * (K1 + 1)) or 1.0,
             word_pairs=frozenset(_iter_content_pairs(list_part_stems(tokenize(query.text)))),
         )
 
@@ -355,6 +355,8 @@ def _compute_hunk_similarities(
     hunk_ids = [candidate.hunk_id for candidate in candidates]
     vectors = vector_search.get_hunk_vectors(snapshot, text_vectors, hunk_ids)
     similarities = vector_search.compute_cosine_similarities(vectors, results.query_vector)
+    if results.loaded_snapshot.encoder_name is EncoderName.STATIC:
+        similarities = STATIC_SIMILARITY_SCALE * (1 + similarities)
     positions = snapshot.hunks.positions.find_positions(np.array(hunk_ids, np.int64))
     whitened_similarities = _compute_whitened_similarities(results, positions)
     return _impute_missing(similarities, vectors), _impute_missing(whitened_similarities, vectors)
@@ -403,9 +405,7 @@ def _compute_file_features(
     positions = np.flatnonzero(hunks.mask_hunks_by_commit(commits) & results.filter_mask.is_included)
     commit_info = hunks.commit_info.take(positions)
     shas, paths = (commit_info.column(name).to_pylist() for name in ("commit_sha", "file_path"))
-
     scores = np.maximum(_compute_whitened_similarities(results, positions), 0).tolist()
-
     requested_roles = query.roles | {"source"}
     scores_by_commit: dict[str, list[float]] = {sha: [] for sha in commits}
     has_requested_role = dict.fromkeys(commits, False)

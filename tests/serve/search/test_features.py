@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.encoders.base import STATIC_MODEL
 from pipeline.git.repository import open_repository
 from serve.find_types import FindRequest
 from serve.repositories import locate_index
@@ -62,6 +63,17 @@ def compute_by_subject(repo: Repo, home: Path, text: str) -> dict[str, dict[str,
         subjects = [repo.git("log", "-1", "--format=%s", candidate.commit_sha) for candidate in candidates]
     rows = (dict(zip(FEATURES, row, strict=True)) for row in computed.matrix.tolist())
     return dict(zip(subjects, rows, strict=True))
+
+
+def test_similarity_by_static_vectors(repo: Repo, tmp_path: Path) -> None:
+    """In an index of the encoder `static`, the similarity of hunks is scaled; nothing else differs."""
+    build_index(repo, tmp_path / "home")
+    build_index(repo, tmp_path / "static", embedding_model=STATIC_MODEL)
+    by_subject = compute_by_subject(repo, tmp_path / "home", "retry failed calls")
+    by_static = compute_by_subject(repo, tmp_path / "static", "retry failed calls")
+    for subject, values in by_subject.items():
+        scaled = features.STATIC_SIMILARITY_SCALE * (1 + values["hunk similarity"])
+        assert by_static[subject] == values | {"hunk similarity": pytest.approx(scaled)}
 
 
 def test_words_count_by_field(repo: Repo, home: Path) -> None:
