@@ -136,6 +136,8 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     )
     settings = config.load_settings()
     backend = select_backend(settings, use_daemon=not no_daemon)
+    if ask_all and repository:
+        raise BadRequest("--all conflicts with --repository.", hint="Use one of them.")
     repository_names = ["*"] if ask_all else repository  # `*` means all indexed repositories
     if repository_names and repository_path != Path():
         raise BadRequest("PATH conflicts with --all and --repository.", hint="Use one of them.")

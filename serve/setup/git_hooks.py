@@ -99,7 +99,7 @@ def find_hooks_directory(repository: Repository) -> Path:
     else:
         directory = _resolve_hooks_path(configured_path, repository)
     if not is_inside_repository(repository, directory):
-        raise _create_outside_error(directory, configured_path)
+        raise _create_outside_error(repository, directory, configured_path)
     return directory
 
 
@@ -155,13 +155,23 @@ def _resolve_hooks_path(configured_path: str, repository: Repository) -> Path:
     return repository.root / path  # git runs a hook in the root of the work tree
 
 
-def _create_outside_error(directory: Path, configured_path: str | None) -> OutsideRepository:
+def _create_outside_error(
+    repository: Repository, directory: Path, configured_path: str | None
+) -> OutsideRepository:
     reason = "it is a link" if configured_path is None else f"core.hooksPath is '{configured_path}'"
+    message = (
+        f"Git looks for hooks in {directory}, outside this repository ({reason}). Others may use them too."
+    )
+    remedy = "Run `git config --local core.hooksPath .git/hooks`"
+    if not is_inside_repository(repository, repository.common_dir / "hooks"):
+        remedy = (
+            f"Replace the link {repository.common_dir / 'hooks'} with a directory, and unset core.hooksPath,"
+        )
     return OutsideRepository(
-        f"Git looks for hooks in {directory}, outside this repository ({reason}). Others may use them too.",
-        hint="Run `git config --local core.hooksPath .git/hooks` to give this repository its own hooks (the shared "
-        'ones then no longer run here), or call "lineage index --incremental" from your own hook. '
-        "`git config --show-origin core.hooksPath` shows where it is set.",
+        message,
+        hint=f"{remedy} to give this repository its own hooks (the shared ones then no longer run here), or call "
+        '"lineage index --incremental" from your own hook. `git config --show-origin core.hooksPath` shows where it '
+        "is set.",
     )
 
 

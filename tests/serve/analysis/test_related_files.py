@@ -394,7 +394,9 @@ def test_ignored_file(find_special: Find) -> None:
     """A file that the index ignores has owners, and a sentence about the rest."""
     details = find_special("yarn.lock").meta.related
     assert (details.commits, [owner.lines for owner in details.owners]) == (0, [2])
-    assert details.limitation == "The index has no commits that change yarn.lock. It may ignore this path."
+    assert details.limitation == (
+        "The index has no commits that change yarn.lock. It may ignore this path, or the path may not be committed yet."
+    )
 
 
 def test_binary_file(find_special: Find) -> None:

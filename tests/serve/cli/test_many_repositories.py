@@ -60,6 +60,8 @@ def test_query_refuses_a_path_with_all_and_unknown_names(
     """A path with `--all`, and a name without index, are wrong usage."""
     assert run_lineage("query", repos[0].path, "--all", "-q", "timeout") == 2
     assert "PATH conflicts with --all" in capsys.readouterr().err
+    assert run_lineage("query", "--all", "--repository", "one", "-q", "timeout") == 2
+    assert "--all conflicts with --repository" in capsys.readouterr().err
     assert run_lineage("query", "--repository", "absent", "-q", "timeout") == 2
     assert "No indexed repository is called 'absent'" in capsys.readouterr().err
 

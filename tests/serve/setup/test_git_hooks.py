@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 from pathlib import Path
 
@@ -292,6 +293,20 @@ def test_hooks_path_outside_repository_is_an_error(repo: Repo, tmp_path: Path, c
         initialize(repo.path, INIT)
     assert "git config --local core.hooksPath .git/hooks" in error.value.hint
     assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize("configured_path", [None, ".git/hooks"])
+def test_linked_hooks_directory(repo: Repo, hooks: Path, tmp_path: Path, configured_path: str | None) -> None:
+    """If git's default directory is a link out of the repository, the hint does not suggest to use it."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    shutil.rmtree(hooks)
+    hooks.symlink_to(outside)
+    if configured_path:
+        repo.git("config", "core.hooksPath", configured_path)
+    with pytest.raises(OutsideRepository) as error:
+        initialize(repo.path, INIT)
+    assert error.value.hint.startswith(f"Replace the link {hooks} with a directory")
 
 
 def test_empty_hooks_path_is_the_root_directory(repo: Repo) -> None:
