@@ -298,7 +298,7 @@ def main() -> None:
     config.configure_libraries()
     backend = select_backend(settings)
     try:
-        directory = Path.cwd() / (arguments.path or "")
+        directory = (arguments.path or Path()).absolute()
     except FileNotFoundError:
         parser.error("the working directory was deleted. Start the client in a repository.")
     server = create_lineage_server(backend, settings.home, directory)

@@ -52,7 +52,7 @@ class RelayedServer:
     """MCP server of a relay.
 
     `module` runs it without a daemon. `repeats_calls`: tool calls that a daemon lost are sent to the next daemon.
-    `takes_arguments`: the module takes the client id and the ids of the maps to watch as arguments.
+    `takes_arguments`: the module takes the client id and the ids of the maps to watch as arguments, not a directory.
     """
 
     name: str
@@ -83,8 +83,8 @@ class Relay:
 
     `open_session` returns a connection to a session of the daemon. If reconnecting fails, the relay starts a server
     process without a daemon. `output` gets the session's lines. `crash_hint` is appended to the error for a lost
-    request. `client_id` is the id of the client in all of its sessions. `watched_maps`: ids of the maps that each later
-    session must watch again.
+    request. `client_id` is the id of the client in all of its sessions, and `cwd` its working directory at the start.
+    `watched_maps`: ids of the maps that each later session must watch again.
     """
 
     def __init__(
@@ -94,12 +94,14 @@ class Relay:
         crash_hint: str = "",
         server: RelayedServer = LINEAGE,
         client_id: str = "",
+        cwd: str = ".",
     ) -> None:
         self._open_session = open_session
         self._output = output
         self._crash_hint = crash_hint
         self._server = server
         self._client_id = client_id
+        self._cwd = cwd
         self.watched_maps: dict[str, None] = {}
         self._lock = threading.Lock()  # for the connection, and for writing to it
         self._connection: socket.socket | None = None
@@ -166,7 +168,7 @@ class Relay:
             connection = self._open_session()
         except (LineageError, OSError):
             try:
-                connection = start_server(self._server, self._client_id, self.watched_maps)
+                connection = start_server(self._server, self._cwd, self._client_id, self.watched_maps)
             except OSError as error:
                 self._reject_requests(list(self._unanswered), f"No server could be started: {error}.")
                 return
@@ -318,10 +320,12 @@ def open_session(
     raise daemon.DaemonUnavailable("The daemon keeps stopping.", hint=f"See its log: {paths.log}.")
 
 
-def start_server(server: RelayedServer, client_id: str, watched_maps: Iterable[str]) -> socket.socket:
+def start_server(
+    server: RelayedServer, cwd: str, client_id: str, watched_maps: Iterable[str]
+) -> socket.socket:
     """Start an MCP server in a process of its own, and return a connection to its stdin and stdout."""
     connection, server_end = socket.socketpair()
-    arguments = (client_id, *watched_maps) if server.takes_arguments else ()
+    arguments = (client_id, *watched_maps) if server.takes_arguments else (cwd,)
     command = [sys.executable, "-P", "-m", server.module, *arguments]
     with server_end:
         # The process ends when the connection is closed.
@@ -374,6 +378,7 @@ def serve_client(server: RelayedServer, settings: Settings) -> None:
         f"See its log: {daemon.DaemonPaths(settings.home).log}.",
         server,
         client_id,
+        cwd,
     )
     try:
         relay.connect()

@@ -7,7 +7,9 @@ import io
 import json
 import os
 import queue
+import shutil
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -21,7 +23,9 @@ from serve.config import Settings
 from serve.mcp import relay
 from serve.mcp.relay import LINEAGE, MINDMAP, Relay, RelayedServer
 from stores.errors import LineageError
+from tests.repos import Repo
 from tests.serve.commands import list_loaded_packages
+from tests.serve.mcp.clients import INITIALIZE_REQUEST
 
 TIMEOUT_SECONDS = 20
 INITIALIZE = {"id": 1, "method": "initialize"}
@@ -178,7 +182,7 @@ def test_server_without_a_daemon_replaces_it(server: Server, monkeypatch: pytest
     connection, server_end = socket.socketpair()
     server.sockets.append(server_end)
     monkeypatch.setattr(
-        relay, "start_server", lambda *arguments: connection if arguments[1] == "client-1" else None
+        relay, "start_server", lambda *arguments: connection if arguments[2] == "client-1" else None
     )
     session = server.start_session()
     server.is_available = False
@@ -376,3 +380,33 @@ def test_working_directory_is_deleted_later(tmp_path: Path, monkeypatch: pytest.
         relay.serve_client(MINDMAP, config.load_settings({"LINEAGE_HOME": str(tmp_path)}))
     join_readers()
     assert directories == [str(directory)] * 2
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_server_process_in_a_deleted_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_missing: bool
+) -> None:
+    """A server process answers about the directory in which the client started, even if it was deleted meanwhile."""
+    repo = Repo.create(tmp_path / "repository")
+    monkeypatch.chdir(repo.path)
+    processes: list[subprocess.Popen[bytes]] = []
+
+    class RecordedPopen(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            processes.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", RecordedPopen)
+    shutil.rmtree(repo.path)
+    if not is_missing:
+        Repo.create(repo.path)
+    parameters = {"name": "find_pattern", "arguments": {"query": "retry"}}
+    request = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": parameters}
+    messages = (INITIALIZE_REQUEST, {"jsonrpc": "2.0", "method": "notifications/initialized"}, request)
+    with relay.start_server(LINEAGE, str(repo.path), "", ()) as connection:
+        connection.settimeout(TIMEOUT_SECONDS)
+        connection.sendall(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+        answers = Session(connection).read(2)
+    assert processes[0].wait(TIMEOUT_SECONDS) == 0
+    assert [answer["id"] for answer in answers] == [1, 2]
+    assert str(repo.path) in json.dumps(answers[1]["result"])

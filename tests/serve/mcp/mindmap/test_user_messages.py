@@ -260,7 +260,7 @@ def test_answer_is_carried_after_the_daemon_has_ended(
     answer(store, document, ask(first_server, document)["questionId"])
     commands: list[list[str]] = []
     monkeypatch.setattr("subprocess.Popen", lambda command, **_: commands.append(command))
-    relay.start_server(relay.MINDMAP, "client-1", [document.id]).close()
+    relay.start_server(relay.MINDMAP, ".", "client-1", [document.id]).close()
     ((*_, module, client_id, map_id),) = commands
     assert (module, map_id) == ("serve.mcp.mindmap_server", document.id)
     servers: list[Any] = []
