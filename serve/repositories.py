@@ -5,6 +5,7 @@ Every program imports this module, so functions import the database, the encoder
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -140,6 +141,7 @@ def open_sql(path: Path, home: Path, *, wait: float | None = None) -> Iterator[O
     `wait`: seconds to wait for an index run; None for `stores.database.READ_WAIT_SECONDS`. Raises the errors of
     `stores.sql.open_for_sql`.
     """
+    from pipeline.git.changes import decode_path
     from pipeline.git.repository import open_repository
     from stores.database import READ_WAIT_SECONDS
     from stores.sql import open_for_sql
@@ -147,7 +149,8 @@ def open_sql(path: Path, home: Path, *, wait: float | None = None) -> Iterator[O
     repository = open_repository(path)
     location = locate_index(home, repository)
     wait = READ_WAIT_SECONDS if wait is None else wait
-    with open_for_sql(location, _encode, repository.list_tags(), wait=wait) as index:
+    tags = [(decode_path(os.fsencode(name)), sha) for name, sha in repository.list_tags()]
+    with open_for_sql(location, _encode, tags, wait=wait) as index:
         yield index
 
 

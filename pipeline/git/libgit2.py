@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -92,7 +92,11 @@ def open_without_index(path: str) -> pygit2.Repository:
             # libgit2 opens these three on first use, with the environment of that time. So use them now.
             _ = git.index, git.odb, git.config
             return git
-        except (pygit2.GitError, OSError) as error:
+        except (
+            pygit2.GitError,
+            OSError,
+            UnicodeDecodeError,
+        ) as error:  # the message may have a path that is not UTF-8
             _check_work_tree(path)
             raise pygit2.GitError(str(error)) from error
         finally:
@@ -221,17 +225,34 @@ def build_head_error(git: pygit2.Repository, root: Path, *, is_bare: bool) -> No
     )
 
 
+def read_settings(git: pygit2.Repository) -> Iterator[tuple[str, str]]:
+    """Yield name and value of all settings; "true" for a setting without a value.
+
+    Bytes of a value that are not UTF-8 become surrogates. Settings whose name is not UTF-8, such as those of a branch
+    with such a name, are left out.
+    """
+    entries = iter(git.config)
+    while True:
+        try:
+            entry = next(entries)
+        except StopIteration:
+            return
+        except UnicodeDecodeError:
+            continue
+        yield entry.name, "true" if entry.raw_value is None else os.fsdecode(entry.raw_value)
+
+
 def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
     """Load the mailmap of a repository; an empty one if a mailmap file is unreadable or a pipe, which would block."""
     root = Path(git.workdir or git.path)
-    configured_names = filter(None, git.config.get_multivar("mailmap.file"))
+    configured_names = [value for name, value in read_settings(git) if name == "mailmap.file" and value]
     # `Path.expanduser` would raise for an unknown user.
     names = [".mailmap", *map(os.path.expanduser, configured_names)]
     if any(blocks_git(root / name) for name in names):
         return pygit2.Mailmap()
     try:
         return pygit2.Mailmap.from_repository(git)
-    except (pygit2.GitError, KeyError):  # an unreadable mailmap
+    except (pygit2.GitError, KeyError, UnicodeDecodeError):  # an unreadable mailmap
         return pygit2.Mailmap()
 
 

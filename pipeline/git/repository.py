@@ -42,6 +42,7 @@ from pipeline.git.libgit2 import (
     is_implicitly_bare,
     load_mailmap,
     open_without_index,
+    read_settings,
 )
 from pipeline.git.objects import (
     Commit,
@@ -154,7 +155,7 @@ class Repository:
         """Return the SHA of HEAD's commit, on a branch or detached; None before the first commit."""
         try:
             return self._peel_to_commit(str(self._git.head.target), "HEAD")
-        except (pygit2.GitError, UnreadableObject) as error:
+        except (pygit2.GitError, UnicodeDecodeError, UnreadableObject) as error:
             if self._git.head_is_unborn:
                 return None
             check_objects(self.objects_dir)
@@ -251,7 +252,7 @@ class Repository:
             raise UnreadableObject(sha, "not a commit")
         commit = parse_commit(sha, data)
         name, email = commit.author_name, commit.author_email
-        if "\0" not in name + email:
+        with suppress(ValueError):  # the name has a NUL, or `.mailmap` maps it to one that is not UTF-8
             name, email = self._mailmap.resolve(name, email)
         parents = () if sha in self.shallow_boundary else commit.parents
         self._links_cache[sha] = CommitLinks(commit.tree, parents)
@@ -387,8 +388,7 @@ class Repository:
     @cached_property
     def config(self) -> tuple[tuple[str, str], ...]:
         """(name, value) of all settings, including those of user and system. A later one overrides an earlier one."""
-        entries = ((entry.name, entry.value) for entry in self._git.config)
-        return tuple((name, "true" if value is None else value) for name, value in entries)
+        return tuple(read_settings(self._git))
 
     def get_attribute(self, path: str | bytes, name: str) -> bool | str | None:
         """Return a git attribute of a path; see `AttributeReader.get`."""

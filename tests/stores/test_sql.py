@@ -177,6 +177,12 @@ def test_lost_message(repo: Repo, home: Path) -> None:
     assert len(calls) == 1 + sql.MAX_RETRIES
 
 
+def test_tag_that_is_not_utf8(repo: Repo, home: Path) -> None:
+    """Bytes of a tag's name that are not UTF-8 are escaped."""
+    repo.git("tag", "caf\udce9")
+    assert ("caf\\xe9",) in run_sql(repo, home, "SELECT name FROM tags")
+
+
 def test_interrupt_of_embed(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while `embed` computes a vector ends the statement, and is no error of it."""
 

@@ -532,3 +532,32 @@ def test_pipe_in_the_git_directory(repo: Repo, name: str) -> None:
     file.symlink_to("/dev/zero")
     with pytest.raises(DamagedRepository, match=f"{name} is no regular file"):
         open_repository(repo.path)
+
+
+def test_settings_that_are_not_utf8(repo: Repo) -> None:
+    """Bytes of a setting that are not UTF-8 are kept, and a setting with such a name is left out."""
+    repo.commit_file("a.py", "1\n")
+    repo.git("config", "user.name", "Jos\udce9")
+    repo.git("config", "branch.caf\udce9.remote", "origin")
+    repo.git("config", "mailmap.file", "map\udce9")
+    settings = dict(open_repository(repo.path).config)
+    assert settings["user.name"] == "Jos\udce9"
+    assert not any(name.startswith("branch.") for name in settings)
+
+
+def test_mailmap_that_is_not_utf8(repo: Repo) -> None:
+    """A name of the mailmap that is not UTF-8 is not used; the other entries are."""
+    repo.write(".mailmap", b"Ren\xe9 <rene@example.org>\nAda <ada@example.org>\n")
+    emails = ("rene@example.org", "ada@example.org")
+    shas = [repo.commit(email, author=f"Someone <{email}>") for email in emails]
+    repository = open_repository(repo.path)
+    assert [repository.read_commit(sha).author_name for sha in shas] == ["Someone", "Ada"]
+
+
+def test_head_on_a_missing_branch_that_is_not_utf8(repo: Repo) -> None:
+    """HEAD can name a branch without commits whose name is not UTF-8."""
+    repo.commit_file("a.py", "1\n")
+    repo.git("checkout", "--quiet", "--orphan", "caf\udce9")
+    repository = open_repository(repo.path)
+    assert repository.read_head() is None
+    assert "names the branch" in str(repository.build_head_error())
