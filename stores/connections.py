@@ -23,9 +23,8 @@ from weakref import WeakSet
 import duckdb
 
 from stores import database, duckdb_engine, index_copy, locks
-from stores.database import READ_WAIT_SECONDS, DamagedIndex
+from stores.database import READ_WAIT_SECONDS
 from stores.duckdb_engine import MAX_READER_THREADS
-from stores.errors import StorageError
 from stores.index_copy import OpenIndex
 from stores.index_location import IndexLocation
 from stores.locks import Deadline
@@ -314,7 +313,7 @@ class IndexReaderPool:
             self._shared_index = None
             shared_index.closed_event.set()
             # Only reads were made, so no data can be lost; a failed DuckDB instance is not used again.
-            with suppress(duckdb.Error, DamagedIndex, StorageError), shared_index.resources:
+            with suppress(*database.ENGINE_ERRORS), shared_index.resources:
                 for connection in shared_index.idle_connections:
                     connection.close()
 

@@ -21,7 +21,7 @@ import duckdb
 
 from stores import duckdb_engine, errors, index_location, locks, migrations
 from stores.duckdb_engine import make_files_private
-from stores.errors import LineageError
+from stores.errors import LineageError, OutOfMemory, StorageError, ThreadLimitReached
 from stores.index_location import IndexLocation
 from stores.locks import Deadline
 from stores.migrations import SCHEMA_VERSION
@@ -71,14 +71,15 @@ _DAMAGE_ERRORS: Final = (
 )
 # Parts of DuckDB's messages about a block with a wrong checksum, and about a file that was cut off.
 _RECORDED_PHRASES: Final = ("Corrupt database file", "Could not read enough bytes")
+# Sentence that `fetchmany` puts before DuckDB's message.
+_PREFIX: Final = r"(?:Invalid Input Error: Attempting to execute an unsuccessful [^\n]*\nError: )?"
 # Matches DuckDB's message about damage, from its start: other messages can quote these words of a user's statement.
-# `fetchmany` puts a sentence of its own before it.
 _DAMAGE_MESSAGE: Final = re.compile(
-    r"(?:Invalid Input Error: Attempting to execute an unsuccessful [^\n]*\nError: )?"
-    rf"(IO Error: (?:{'|'.join(_RECORDED_PHRASES)})[^\n]*|Invalid Input Error: ZSTD Decompression failed[^\n]*)"
+    rf"{_PREFIX}(IO Error: (?:{'|'.join(_RECORDED_PHRASES)})[^\n]*"
+    r"|Invalid Input Error: ZSTD Decompression failed[^\n]*)"
 )
-# Start of DuckDB's message if another thread of the same statement failed first. That thread's message can be lost.
-INTERRUPT_MESSAGE: Final = "INTERRUPT Error"
+# Matches the message that DuckDB sometimes reports in place of the error: one thread failed and interrupted another.
+_LOST_MESSAGE: Final = re.compile(f"{_PREFIX}INTERRUPT Error")
 REBUILD_HINT: Final = "Run `lineage index --rebuild --yes` to rebuild it."
 # DuckDB's errors for a failed write.
 _WRITE_ERRORS: Final = (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException)
@@ -94,6 +95,10 @@ class DamagedIndex(LineageError):
 
 class IndexDeleted(LineageError):
     """Error for an index that was deleted during an index run."""
+
+
+# Errors of DuckDB as it raises them, and as `translate_errors` translates them.
+ENGINE_ERRORS: Final = (duckdb.Error, DamagedIndex, StorageError, OutOfMemory, ThreadLimitReached)
 
 
 @contextmanager
@@ -140,7 +145,7 @@ def _migrate(location: IndexLocation, deadline: Deadline) -> None:
         with open_for_writing(location, wait=deadline.remaining_seconds):
             pass
     # DamagedIndex also means that the migration failed, because the index was readable just before.
-    except (OSError, DamagedIndex, errors.StorageError) as error:
+    except (OSError, DamagedIndex, StorageError) as error:
         raise migrations.build_migration_error(SCHEMA_VERSION, str(error).splitlines()[0]) from error
 
 
@@ -253,7 +258,7 @@ def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 def translate_errors(location: IndexLocation, *, record_damage: bool = True) -> Iterator[None]:
     """Translate DuckDB's errors about damage, storage and memory into DamagedIndex, StorageError and OutOfMemory.
 
-    Other errors pass unchanged.
+    An error whose message DuckDB lost becomes a StorageError. Other errors pass unchanged.
 
     `record_damage`: record a corrupt block in a file next to the index, so that each later opening of the same index
     file reports it. DuckDB itself finds a corrupt block only when it reads the block.
@@ -410,9 +415,9 @@ def _translate_error(file: Path, error: duckdb.Error | OSError) -> LineageError 
         return storage_error
     if isinstance(error, _DAMAGE_ERRORS) or describes_damage(str(error)):
         return _build_damaged_index_error(file, error)
-    if str(error).startswith(INTERRUPT_MESSAGE):
-        return errors.StorageError(
-            f"Reading {file} failed, and DuckDB did not report why.",
+    if has_lost_message(str(error)):
+        return StorageError(
+            f"DuckDB failed at {file} and did not report why.",
             hint="Run the command again. If it fails again, run `lineage doctor`.",
         )
     return None
@@ -421,6 +426,11 @@ def _translate_error(file: Path, error: duckdb.Error | OSError) -> LineageError 
 def describes_damage(text: str) -> bool:
     """Return whether the text of an error of DuckDB reports a corrupt file."""
     return _DAMAGE_MESSAGE.match(text) is not None
+
+
+def has_lost_message(text: str) -> bool:
+    """Return whether DuckDB lost the message of an error, and reported this text instead."""
+    return _LOST_MESSAGE.match(text) is not None
 
 
 def reports_damage(file: Path, error: duckdb.Error) -> bool:

@@ -247,7 +247,7 @@ def list_incomplete_hunks(
 ) -> list[IncompleteHunk]:
     """Return the hunks whose stored diff lacks lines, except those of merges.
 
-    Submodules are left out if the pattern cannot match them, except those that replace a file.
+    If the pattern cannot match the line of a submodule, submodules are left out, unless they replaced a file.
 
     `condition`, `parameters`: as in `find_matching_hunks`.
     """

@@ -25,7 +25,7 @@ import duckdb
 
 from stores import database, duckdb_engine, locks, migrations
 from stores.database import READ_WAIT_SECONDS, DamagedIndex, Fingerprint
-from stores.errors import LineageError, StorageError
+from stores.errors import LineageError
 from stores.index_location import DATABASE_FILE, IndexLocation
 from stores.locks import Deadline, IndexBusy, LockHolder
 from stores.migrations import SCHEMA_VERSION
@@ -107,7 +107,7 @@ class OpenIndex:
         try:
             with database.translate_errors(self.location, record_damage=self.holder is None):
                 yield
-        except (duckdb.Error, DamagedIndex, StorageError) as error:
+        except database.ENGINE_ERRORS as error:
             self.has_failed = True
             if self.holder is None or not isinstance(error, DamagedIndex):
                 raise
@@ -181,7 +181,7 @@ def _open_copy(stack: ExitStack, location: IndexLocation, deadline: Deadline) ->
             stack.enter_context(copy_stack.pop_all())
     except OSError as error:
         raise CopyFailed(error.strerror or str(error)) from error
-    except (duckdb.Error, DamagedIndex, StorageError) as error:
+    except database.ENGINE_ERRORS as error:
         raise CopyFailed("its files are incomplete") from error
     seconds = time.monotonic() - started_at
     logger.info("event=index_copied bytes=%d seconds=%.3f holder=%s", copied_bytes, seconds, holder)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 
-# Maximum number of repetitions of a statement whose error DuckDB does not report, which happens to one in a hundred.
+# Maximum number of repetitions of a statement whose error message DuckDB lost. On a busy machine with two cores, one in
+# a hundred failing statements lost it.
 MAX_RETRIES: Final = 2
 
 # Python replacements would let statements read variables of this program. The settings are locked, because statements
@@ -47,14 +48,14 @@ class SqlError(LineageError):
     """Error for a statement of a user that failed. Its text is DuckDB's message."""
 
 
-class UnreportedSqlError(SqlError):
-    """Error for a statement that failed, but whose message DuckDB has lost."""
+class LostMessageError(SqlError):
+    """Error for a failed statement whose message DuckDB lost."""
 
 
-def retry_unreported(run: Callable[[], ResultT]) -> ResultT:
-    """Return the result of `run`. If it raises UnreportedSqlError, repeat it up to MAX_RETRIES times."""
+def retry_lost_message(run: Callable[[], ResultT]) -> ResultT:
+    """Return the result of `run`. If it raises LostMessageError, repeat it up to MAX_RETRIES times."""
     for _ in range(MAX_RETRIES):
-        with suppress(UnreportedSqlError):
+        with suppress(LostMessageError):
             return run()
     return run()
 
@@ -74,9 +75,9 @@ def open_for_sql(
     - `tags`: name and commit of each tag of the repository.
     - `wait`: seconds to wait for the index.
 
-    Raises SqlError for DuckDB's errors in the body, except those about files, and UnreportedSqlError, for which
-    `retry_unreported` repeats the body. Also raises the errors of `encode` and of `index_copy.open_index_or_copy`, and
-    MissingExtension.
+    Raises SqlError for DuckDB's errors in the body, except those about files. It is a LostMessageError if DuckDB lost
+    the message; call through `retry_lost_message` to run the statement again. Also raises the errors of `encode` and of
+    `index_copy.open_index_or_copy`, and MissingExtension.
     """
     embed = _EmbedFunction(encode)
     with index_copy.open_index_or_copy(location, wait=wait) as index:
@@ -107,10 +108,8 @@ def _is_statement_error(error: BaseException) -> bool:
 
 def _build_sql_error(error: BaseException) -> SqlError:
     message, hint = str(error), ""
-    if message.startswith(database.INTERRUPT_MESSAGE):
-        return UnreportedSqlError(
-            "The statement failed, and DuckDB did not report why.", hint="Run it again."
-        )
+    if database.has_lost_message(message):
+        return LostMessageError("The statement failed, and DuckDB did not report why.", hint="Run it again.")
     if _LOCKED_MESSAGE in message:
         hint = "`lineage sql` does not allow changes of DuckDB's settings. Omit this statement."
     elif isinstance(error, duckdb.InternalException):

@@ -22,7 +22,7 @@ from serve.repositories import locate_index, open_sql
 from stores import frames
 from stores.frames import FREE_SPACE, Frames, HistoryFrames
 from stores.index_location import IndexLocation
-from stores.sql import retry_unreported
+from stores.sql import retry_lost_message
 
 # Calendar steps of a chart as polars intervals, shortest first, each with its name and approximate hours.
 CALENDAR_STEPS: Final = {
@@ -425,7 +425,7 @@ class NotebookIndex(Frames):
 
     def sql(self, statement: str) -> pl.DataFrame:
         """Run SQL as `lineage sql` does, on the last committed state; raise SqlError if it fails."""
-        return retry_unreported(lambda: self._run_sql(statement))
+        return retry_lost_message(lambda: self._run_sql(statement))
 
     def _run_sql(self, statement: str) -> pl.DataFrame:
         with open_sql(self.path, config.load_settings().home, wait=frames.WAIT_SECONDS) as index:

@@ -335,7 +335,7 @@ class _Finder:
             limitations.append(
                 history.status.head_error
                 or f"The index has no commits that change {escape_in_sentence(requested_path.path or '.')}. "
-                "It may ignore this path, or the path may not be committed yet."
+                "The path may be ignored, or not committed yet."
             )
         return RelatedDetails(
             path=requested_path.path or ".",

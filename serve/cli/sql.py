@@ -102,10 +102,10 @@ def run_statements(path: Path, statements: str, output_format: Format, directori
     `directories`: gets the directory of the temporary files.
     """
     from serve.api_types import validate_encoding
-    from stores.sql import retry_unreported
+    from stores.sql import retry_lost_message
 
     validate_encoding("SQL", statements)
-    retry_unreported(lambda: _run_statements(path, statements, output_format, directories))
+    retry_lost_message(lambda: _run_statements(path, statements, output_format, directories))
 
 
 def _run_statements(path: Path, statements: str, output_format: Format, directories: list[Path]) -> None:
@@ -222,12 +222,15 @@ def _write_json(names: Sequence[str], result: Result, output: IO[bytes]) -> None
 def _write_parquet(_: Sequence[str], result: Result, output: IO[bytes]) -> None:
     from pyarrow import parquet
 
-    with (
-        result.to_arrow_reader(ROWS_PER_ROW_GROUP) as reader,
-        parquet.ParquetWriter(output, reader.schema) as file,
-    ):
-        for batch in reader:
-            file.write_batch(batch)
+    with result.to_arrow_reader(ROWS_PER_ROW_GROUP) as reader:
+        try:
+            file = parquet.ParquetWriter(output, reader.schema)
+        except NotImplementedError as error:
+            hint = "Cast the column, for example to VARCHAR, or choose another format."
+            raise BadRequest(f"Parquet cannot hold a column: {error}.", hint=hint) from error
+        with file:
+            for batch in reader:
+                file.write_batch(batch)
 
 
 WRITERS: Final[dict[Format, Callable[[Sequence[str], Result, IO[bytes]], None]]] = {

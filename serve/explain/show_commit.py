@@ -55,6 +55,14 @@ _SHA_PREFIX: Final = re.compile(r"[0-9a-f]{4,40}", re.IGNORECASE)
 REVISION_HINT: Final = "Give the sha of a commit, a branch, a tag, or an expression such as `HEAD~2`."
 
 
+class UnknownCommit(BadRequest):
+    """Error for a revision that names no commit of the repository."""
+
+
+class MissingFile(BadRequest):
+    """Error for a file that the commit does not have."""
+
+
 class FileNotChanged(BadRequest):
     """Error for a file that the commit does not change. The hint names the files that the commit changes.
 
@@ -183,7 +191,7 @@ def _resolve_commit(repository: Repository, revision: str) -> str:
         # git's regular expressions for messages differ from those of libgit2.
         sha = None if searches_messages else repository.resolve_revision(revision)
     except UnreadableObject as error:
-        raise BadRequest(f"{_quote(revision)} is not a commit.", hint=REVISION_HINT) from error
+        raise UnknownCommit(f"{_quote(revision)} is not a commit.", hint=REVISION_HINT) from error
     sha = sha or _resolve_with_git(repository, revision)
     if sha is not None:
         return sha
@@ -196,10 +204,8 @@ def _resolve_commit(repository: Repository, revision: str) -> str:
     check_damage(commit_graph.create_git_program(repository), revision)
     if revision in repository.list_references():
         raise UnreadableObject(revision, "it names no commit of this clone")
-    suggestion = suggest_references(repository, revision)
-    raise BadRequest(
-        f"The repository has no commit {_quote(revision)}.", hint=f"{suggestion} {REVISION_HINT}".lstrip()
-    )
+    hint = f"{suggest_references(repository, revision)} {REVISION_HINT}".lstrip()
+    raise UnknownCommit(f"The repository has no commit {_quote(revision)}.", hint=hint)
 
 
 def _resolve_with_git(repository: Repository, revision: str) -> str | None:
@@ -225,7 +231,7 @@ def _resolve_sha_prefix(repository: Repository, prefix: str) -> str:
     for sha in objects:
         repository.read_blob_size(sha)  # raises the error for a damaged object, which may be the commit
     missing = " A shallow clone lacks old commits." if repository.is_shallow else ""
-    raise BadRequest(f"No commit begins with {prefix}.{missing}", hint=REVISION_HINT)
+    raise UnknownCommit(f"No commit begins with {prefix}.{missing}", hint=REVISION_HINT)
 
 
 def _load_commit(repository: Repository, sha: str) -> CommitDetails:
@@ -348,19 +354,18 @@ def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path |
         raise _build_missing_error(repository, sha, file, candidates[0])
     names = _format_names([decode_path(path) for path in sorted(change.path for change in diff.changes)])
     message = f"Commit {sha[:SHA_DIGITS]} does not change {_quote(file)}."
-    raise FileNotChanged(message, names, _build_remedy(repository, sha, entry))
+    raise FileNotChanged(message, names, _build_remedy(sha, entry))
 
 
-def _build_remedy(repository: Repository, sha: str, entry: TreeEntry) -> str:
-    """Return a hint how to see a file that the commit does not change. Empty if no command can name the file."""
-    if entry.mode == TREE_MODE:
-        return _build_content_hint(repository, sha, entry.name)
-    command = format_command("lineage", "show", f"{sha[:SHA_DIGITS]}:{decode_path(entry.name)}")
+def _build_remedy(sha: str, entry: TreeEntry) -> str:
+    """Return a hint that says how to see a file that the commit does not change; empty if no command can name it."""
+    name = entry.name + b"/FILE" if entry.mode == TREE_MODE else entry.name
+    command = format_command("lineage", "show", f"{sha[:SHA_DIGITS]}:{decode_path(name)}")
     return f"{command} shows the file as it was." if command else ""
 
 
 def _find_entry(repository: Repository, sha: str, candidates: Sequence[bytes]) -> TreeEntry | None:
-    """Return the first candidate that the commit has; None if it has none. Paths in submodules do not count."""
+    """Return the entry of the first candidate that the commit has, or None. Paths in submodules do not count."""
     entries = (repository.find_entry(sha, path) for path in candidates)
     return next((entry for entry in entries if entry and entry.name in candidates), None)
 
@@ -413,14 +418,14 @@ def _list_paths(repository: Repository, file: str, cwd: Path | None) -> list[byt
     return list(dict.fromkeys(paths))
 
 
-def _build_missing_error(repository: Repository, sha: str, file: str, path: bytes) -> BadRequest:
+def _build_missing_error(repository: Repository, sha: str, file: str, path: bytes) -> MissingFile:
     """Return the error for a commit without the file. `path`: most likely path of `file`, to suggest similar files."""
     similar_files = find_similar_files(path, sha, commit_graph.create_git_program(repository))
     question = (
         f"Did you mean {' or '.join(map(escape_in_sentence, similar_files))}? " if similar_files else ""
     )
     command = format_command("lineage", "show", sha[:SHA_DIGITS])
-    return BadRequest(
+    return MissingFile(
         f"Commit {sha[:SHA_DIGITS]} has no file {_quote(file)}.",
         hint=f"{question}{command} lists what it changes.",
     )

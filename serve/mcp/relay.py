@@ -52,20 +52,20 @@ class RelayedServer:
     """MCP server of a relay.
 
     `module` runs it without a daemon. `repeats_calls`: tool calls that a daemon lost are sent to the next daemon.
-    `takes_arguments`: the module takes the client id and the ids of the maps to watch as arguments, not a directory.
+    `takes_client_id`: the module's arguments are the client id and the ids of the maps to watch; else, a directory.
     """
 
     name: str
     module: str
     repeats_calls: bool
-    takes_arguments: bool
+    takes_client_id: bool
 
 
 LINEAGE: Final = RelayedServer(
-    "lineage", "serve.mcp.lineage_server", repeats_calls=True, takes_arguments=False
+    "lineage", "serve.mcp.lineage_server", repeats_calls=True, takes_client_id=False
 )
 MINDMAP: Final = RelayedServer(
-    "mindmap", "serve.mcp.mindmap_server", repeats_calls=False, takes_arguments=True
+    "mindmap", "serve.mcp.mindmap_server", repeats_calls=False, takes_client_id=True
 )
 
 
@@ -325,7 +325,7 @@ def start_server(
 ) -> socket.socket:
     """Start an MCP server in a process of its own, and return a connection to its stdin and stdout."""
     connection, server_end = socket.socketpair()
-    arguments = (client_id, *watched_maps) if server.takes_arguments else (cwd,)
+    arguments = (client_id, *watched_maps) if server.takes_client_id else (cwd,)
     command = [sys.executable, "-P", "-m", server.module, *arguments]
     with server_end:
         # The process ends when the connection is closed.
@@ -367,7 +367,7 @@ def serve_client(server: RelayedServer, settings: Settings) -> None:
     process.configure_streams()
     process.exit_on_termination_signals(os._exit)
     try:
-        cwd = os.getcwd()  # noqa: PTH109 - the path as text. A later session needs it even if it was deleted meanwhile.
+        cwd = os.getcwd()  # noqa: PTH109 - the path as text. Later sessions use it, too, even if it is deleted meanwhile.
     except OSError:
         serve_in_process(server)
         return
@@ -399,8 +399,8 @@ def serve_mindmap() -> None:
 def main() -> None:
     """Run `lineage-mcp`. A call with other arguments than a directory is left to `lineage_server`."""
     if sys.argv[1:] and os.path.isdir(sys.argv[1]):  # noqa: PTH112 - unlike `Path.is_dir`, it raises no errors
-        config.make_home_absolute()
         try:
+            config.make_home_absolute()
             os.chdir(sys.argv.pop(1))  # the session answers about its working directory
         except OSError as error:
             sys.exit(f"error: {from_os_error(error) or error}")

@@ -242,7 +242,7 @@ def _format_argument_error(tool: Tool, arguments: dict[str, Any], error: Validat
 
 
 def _is_redundant_list_error(problem: Any, names_with_wrong_item: Collection[str | int]) -> bool:
-    """Check for a problem that says that a list should be a text, if another problem names the list's wrong item."""
+    """Check for "should be a string" about a whole list of which another problem names the wrong item."""
     is_item = isinstance(problem["loc"][-1], int)
     is_list_instead_of_text = problem["type"] == "string_type" and isinstance(problem["input"], list)
     return is_list_instead_of_text and not is_item and problem["loc"][0] in names_with_wrong_item

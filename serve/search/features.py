@@ -52,7 +52,7 @@ FIELDS: Final = ("message", "path", "symbols", "change")
 
 # Features, in the order of the columns of `CandidateFeatures.matrix`.
 FEATURES: Final = (
-    "hunk similarity",  # cosine of the query and the hunk's text; see STATIC_SIMILARITY_SCALE
+    "hunk similarity",  # cosine of the query and the hunk's text; rescaled by STATIC_SIMILARITY_SCALE for `static`
     "hunk similarity, whitened",  # the same after whitening, which removes what all texts of the index share
     "message similarity",  # cosine of the query and the commit message
     "BM25",  # BM25 score of the hunk, as a share of the highest possible score
@@ -67,8 +67,8 @@ FEATURES: Final = (
     "removed lines",  # share of removed lines in the commit's changed lines, for a query about a removal; else 0
 )
 
-# With the encoder `static`, whose cosines tell less, the similarity of a hunk is this number times (1 + cosine). See
-# "Encoder comparison" in tests/eval/README.md.
+# The cosines of the encoder `static` predict relevance less well. So its hunk similarity is this number times
+# (1 + cosine). See "Encoder comparison" in tests/eval/README.md.
 STATIC_SIMILARITY_SCALE: Final = 0.3
 # Weights of the whitened similarities of the second and the third best hunk of a commit.
 OTHER_HUNK_WEIGHTS: Final = (0.5, 0.25)
@@ -356,7 +356,7 @@ def _compute_hunk_similarities(
     vectors = vector_search.get_hunk_vectors(snapshot, text_vectors, hunk_ids)
     similarities = vector_search.compute_cosine_similarities(vectors, results.query_vector)
     if results.loaded_snapshot.encoder_name is EncoderName.STATIC:
-        similarities = STATIC_SIMILARITY_SCALE * (1 + similarities)
+        similarities = np.where(vectors.any(axis=1), STATIC_SIMILARITY_SCALE * (1 + similarities), 0.0)
     positions = snapshot.hunks.positions.find_positions(np.array(hunk_ids, np.int64))
     whitened_similarities = _compute_whitened_similarities(results, positions)
     return _impute_missing(similarities, vectors), _impute_missing(whitened_similarities, vectors)

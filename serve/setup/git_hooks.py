@@ -164,14 +164,15 @@ def _create_outside_error(
     )
     remedy = "Run `git config --local core.hooksPath .git/hooks`"
     if not is_inside_repository(repository, repository.common_dir / "hooks"):
-        remedy = (
-            f"Replace the link {repository.common_dir / 'hooks'} with a directory, and unset core.hooksPath,"
-        )
+        unset = "" if configured_path is None else ", and unset core.hooksPath,"
+        remedy = f"Replace the link {repository.common_dir / 'hooks'} with a directory{unset}"
+    origin = (
+        "" if configured_path is None else " `git config --show-origin core.hooksPath` shows where it is set."
+    )
     return OutsideRepository(
         message,
         hint=f"{remedy} to give this repository its own hooks (the shared ones then no longer run here), or call "
-        '"lineage index --incremental" from your own hook. `git config --show-origin core.hooksPath` shows where it '
-        "is set.",
+        f'"lineage index --incremental" from your own hook.{origin}',
     )
 
 

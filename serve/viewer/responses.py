@@ -121,8 +121,8 @@ class NotTouched(LineageError):
     """Error for a path that is no file of the map's nodes."""
 
 
-class UnknownCommit(LineageError):
-    """Error for a commit that the repository lacks, or a file that the commit does not change."""
+class NotInRepository(LineageError):
+    """Error for a commit that the repository lacks, or a file that the commit lacks or does not change."""
 
 
 class NoSuchRoute(LineageError):
@@ -152,7 +152,7 @@ STATUSES: Final[dict[type[LineageError], HTTPStatus]] = {
     ForeignOrigin: HTTPStatus.FORBIDDEN,
     NoSuchMindmap: HTTPStatus.NOT_FOUND,
     NotTouched: HTTPStatus.NOT_FOUND,
-    UnknownCommit: HTTPStatus.NOT_FOUND,
+    NotInRepository: HTTPStatus.NOT_FOUND,
     UnknownNode: HTTPStatus.NOT_FOUND,
     UnknownQuestion: HTTPStatus.NOT_FOUND,
     NoSuchRoute: HTTPStatus.NOT_FOUND,

@@ -38,11 +38,11 @@ from serve.errors import BadRequest
 from serve.explain_types import ExplainAnswer, ExplainRequest
 from serve.viewer.responses import (
     PAGE_DIRECTORY,
+    NotInRepository,
     NotTouched,
     RequestOriginPolicy,
     TooBusy,
     TookTooLong,
-    UnknownCommit,
     format_error_code,
 )
 from serve.viewer.watcher import DirectoryWatcher, FileSignature, read_signature, read_signatures
@@ -352,9 +352,9 @@ class CommitLookup:
     def show(self, document: Mindmap) -> ShowAnswer:
         """Return the commit of the map's repository, cut to MAX_COMMIT_TOKENS.
 
-        Raises NoWorkspace, BadRequest and UnknownCommit.
+        Raises NoWorkspace, BadRequest and NotInRepository.
         """
-        from serve.explain.show_commit import show_commit
+        from serve.explain.show_commit import FileNotChanged, MissingFile, UnknownCommit, show_commit
 
         if not _SHA.fullmatch(self.sha):
             raise BadRequest(
@@ -364,8 +364,10 @@ class CommitLookup:
         workspace = Path(_get_workspace(document))
         try:
             return show_commit(request, workspace)
-        except BadRequest as error:  # its hint names forms of a commit that are refused here
-            raise UnknownCommit(error.message) from error
+        except UnknownCommit as error:  # its hint names forms of a commit that are refused here
+            raise NotInRepository(error.message) from error
+        except (FileNotChanged, MissingFile) as error:
+            raise NotInRepository(error.message, hint=error.hint) from error
 
 
 def _get_workspace(document: Mindmap) -> str:

@@ -18,6 +18,7 @@ from stores import database, history, index_copy, locks, maintenance, writer
 from stores.connections import IndexReaderPool, ReaderPools
 from stores.database import Fingerprint, NotIndexed
 from stores.duckdb_engine import MAX_READER_THREADS
+from stores.errors import OutOfMemory
 from stores.index_copy import OpenIndex
 from stores.index_location import IndexLocation
 from stores.locks import IndexBusy
@@ -294,6 +295,13 @@ def test_busy_index(pool: IndexReaderPool, location: IndexLocation) -> None:
         with pytest.raises(IndexBusy, match=r"after 0\.3 s"):
             count_commits(pool, wait=0.3)
         assert time.monotonic() - started < 3
+
+
+def test_failed_instance_is_dropped(pool: IndexReaderPool) -> None:
+    """After DuckDB ran out of memory, its instance is not used again."""
+    with pytest.raises(OutOfMemory), pool.acquire() as index:
+        raise duckdb.OutOfMemoryException("failed to allocate")
+    assert index.has_failed
 
 
 def test_failed_query_affects_no_other(pool: IndexReaderPool) -> None:

@@ -172,8 +172,8 @@ def test_lost_message(repo: Repo, home: Path) -> None:
         with open_sql(repo.path, home):
             raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
 
-    with pytest.raises(sql.UnreportedSqlError, match="did not report why"):
-        sql.retry_unreported(fail)
+    with pytest.raises(sql.LostMessageError, match="did not report why"):
+        sql.retry_lost_message(fail)
     assert len(calls) == 1 + sql.MAX_RETRIES
 
 

@@ -395,7 +395,7 @@ def test_ignored_file(find_special: Find) -> None:
     details = find_special("yarn.lock").meta.related
     assert (details.commits, [owner.lines for owner in details.owners]) == (0, [2])
     assert details.limitation == (
-        "The index has no commits that change yarn.lock. It may ignore this path, or the path may not be committed yet."
+        "The index has no commits that change yarn.lock. The path may be ignored, or not committed yet."
     )
 
 

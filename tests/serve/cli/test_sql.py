@@ -259,6 +259,14 @@ def test_time_with_a_zone(
     assert output_format == "parquet" or b"2026-02-03T03:05:06+00:00" in out
 
 
+def test_interval_in_parquet(shared_repo: Repo, capfd: pytest.CaptureFixture[str]) -> None:
+    """A column that Parquet cannot hold is an error that says what to do."""
+    arguments = ("sql", shared_repo.path, "--format", "parquet", "-c", "SELECT INTERVAL 1 MONTH AS i")
+    assert commands.run_lineage(*arguments) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and err.startswith("error: Parquet cannot hold a column: ") and "Cast the column" in err
+
+
 def test_lost_message(
     shared_repo: Repo, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

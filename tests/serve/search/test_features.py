@@ -76,6 +76,17 @@ def test_similarity_by_static_vectors(repo: Repo, tmp_path: Path) -> None:
         assert by_static[subject] == values | {"hunk similarity": pytest.approx(scaled)}
 
 
+def test_similarity_without_static_vectors(repo: Repo, tmp_path: Path) -> None:
+    """In an index of the encoder `static` without vectors, the similarity is 0."""
+    build_index(repo, tmp_path / "static", embedding_model=STATIC_MODEL)
+    with database.open_for_writing(
+        locate_index(tmp_path / "static", open_repository(repo.path))
+    ) as connection:
+        connection.execute("DELETE FROM vectors")
+    by_subject = compute_by_subject(repo, tmp_path / "static", "retry failed calls")
+    assert {values["hunk similarity"] for values in by_subject.values()} == {0.0}
+
+
 def test_words_count_by_field(repo: Repo, home: Path) -> None:
     """Words count by field: subject, path, word pairs of the message, compound identifiers."""
     build_index(repo, home)

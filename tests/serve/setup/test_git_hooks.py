@@ -307,6 +307,7 @@ def test_linked_hooks_directory(repo: Repo, hooks: Path, tmp_path: Path, configu
     with pytest.raises(OutsideRepository) as error:
         initialize(repo.path, INIT)
     assert error.value.hint.startswith(f"Replace the link {hooks} with a directory")
+    assert ("core.hooksPath" in error.value.hint) == (configured_path is not None)
 
 
 def test_empty_hooks_path_is_the_root_directory(repo: Repo) -> None:

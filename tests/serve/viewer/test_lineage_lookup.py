@@ -227,8 +227,9 @@ def test_invalid_commits(client: ViewerClient, maps: MapStore, repo: Repo) -> No
     for revision in ("HEAD", "", "main", f"{sha}:src", f"-{sha}", "a..b", "--output=x"):
         assert client.request(build_commit_url(document, revision)).error == (400, "bad_request"), revision
     for revision in ("0" * 40, "0123456"):
-        assert client.request(build_commit_url(document, revision)).error == (404, "unknown_commit")
-    assert client.request(build_commit_url(document, sha, "none.py")).error == (404, "unknown_commit")
+        assert client.request(build_commit_url(document, revision)).error == (404, "not_in_repository")
+    assert client.request(build_commit_url(document, sha, "none.py")).error == (404, "not_in_repository")
+    assert client.request(build_commit_url(document, sha, "../x")).error == (400, "bad_request")
     homeless = create_map_with_files(maps, None)
     assert client.request(build_commit_url(homeless, sha)).error == (409, "no_workspace")
     foreign = client.request(build_commit_url(document, sha), Origin="http://evil.example")
