@@ -417,7 +417,7 @@ def _translate_error(file: Path, error: duckdb.Error | OSError) -> LineageError 
         return _build_damaged_index_error(file, error)
     if has_lost_message(str(error)):
         return StorageError(
-            f"DuckDB failed at {file} and did not report why.",
+            f"DuckDB failed while it used {file}, and did not report why.",
             hint="Run the command again. If it fails again, run `lineage doctor`.",
         )
     return None

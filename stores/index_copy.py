@@ -25,7 +25,7 @@ import duckdb
 
 from stores import database, duckdb_engine, locks, migrations
 from stores.database import READ_WAIT_SECONDS, DamagedIndex, Fingerprint
-from stores.errors import LineageError
+from stores.errors import LineageError, StorageError
 from stores.index_location import DATABASE_FILE, IndexLocation
 from stores.locks import Deadline, IndexBusy, LockHolder
 from stores.migrations import SCHEMA_VERSION
@@ -91,8 +91,8 @@ class IndexHolder:
 class OpenIndex:
     """Connection for reading an index, and the fingerprint of the state that it reads.
 
-    `holder`: the process that holds the index, if the connection reads a copy; else None. `has_failed`: True after an
-    error inside `translate_errors`. Then the connection must not be used for further reads.
+    `holder`: the process that holds the index, if the connection reads a copy; else None. `has_failed`: True after one
+    of `database.ENGINE_ERRORS` inside `translate_errors`. Then the connection must not be used for further reads.
     """
 
     location: IndexLocation
@@ -181,7 +181,7 @@ def _open_copy(stack: ExitStack, location: IndexLocation, deadline: Deadline) ->
             stack.enter_context(copy_stack.pop_all())
     except OSError as error:
         raise CopyFailed(error.strerror or str(error)) from error
-    except database.ENGINE_ERRORS as error:
+    except (duckdb.Error, DamagedIndex, StorageError) as error:
         raise CopyFailed("its files are incomplete") from error
     seconds = time.monotonic() - started_at
     logger.info("event=index_copied bytes=%d seconds=%.3f holder=%s", copied_bytes, seconds, holder)

@@ -92,11 +92,8 @@ def open_without_index(path: str) -> pygit2.Repository:
             # libgit2 opens these three on first use, with the environment of that time. So use them now.
             _ = git.index, git.odb, git.config
             return git
-        except (
-            pygit2.GitError,
-            OSError,
-            UnicodeDecodeError,
-        ) as error:  # the message may have a path that is not UTF-8
+        except (pygit2.GitError, OSError, UnicodeDecodeError) as error:
+            # pygit2 raises UnicodeDecodeError if a path in libgit2's message is not UTF-8.
             _check_work_tree(path)
             raise pygit2.GitError(str(error)) from error
         finally:
@@ -148,7 +145,7 @@ def _check_work_tree(path: str) -> None:
     # For any other problem, the caller raises its own error.
     with suppress(pygit2.GitError, OSError, KeyError, ValueError):
         git_dir = pygit2.discover_repository(path) or path
-        value = pygit2.Repository(git_dir, RepositoryOpenFlag.BARE).config["core.worktree"]
+        value = dict(read_settings(pygit2.Repository(git_dir, RepositoryOpenFlag.BARE)))["core.worktree"]
         if value and not (Path(git_dir) / value).is_dir():
             raise build_work_tree_error(Path(git_dir), value)
 
@@ -229,7 +226,7 @@ def read_settings(git: pygit2.Repository) -> Iterator[tuple[str, str]]:
     """Yield name and value of all settings; "true" for a setting without a value.
 
     Bytes of a value that are not UTF-8 become surrogates. Settings whose name is not UTF-8, such as those of a branch
-    with such a name, are left out.
+    or remote with such a name, are left out.
     """
     entries = iter(git.config)
     while True:
@@ -252,8 +249,23 @@ def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
         return pygit2.Mailmap()
     try:
         return pygit2.Mailmap.from_repository(git)
-    except (pygit2.GitError, KeyError, UnicodeDecodeError):  # an unreadable mailmap
+    except (
+        pygit2.GitError,
+        KeyError,
+        UnicodeDecodeError,
+    ):  # a mailmap that is unreadable, perhaps at such a path
         return pygit2.Mailmap()
+
+
+def resolve_author(mailmap: pygit2.Mailmap, name: str, email: str) -> tuple[str, str]:
+    """Return the name and address that the mailmap gives an author, with bytes that are not UTF-8 replaced."""
+    with suppress(ValueError):  # a NUL, or an empty name
+        try:
+            return mailmap.resolve(name, email)
+        except UnicodeDecodeError:
+            author = mailmap.resolve_signature(pygit2.Signature(name, email))
+            return author.raw_name.decode("utf-8", "replace"), author.raw_email.decode("utf-8", "replace")
+    return name, email
 
 
 class ErrorTranslation:

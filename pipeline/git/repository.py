@@ -43,6 +43,7 @@ from pipeline.git.libgit2 import (
     load_mailmap,
     open_without_index,
     read_settings,
+    resolve_author,
 )
 from pipeline.git.objects import (
     Commit,
@@ -251,9 +252,7 @@ class Repository:
         if object_type != ObjectType.COMMIT:
             raise UnreadableObject(sha, "not a commit")
         commit = parse_commit(sha, data)
-        name, email = commit.author_name, commit.author_email
-        with suppress(ValueError):  # the name has a NUL, or `.mailmap` maps it to one that is not UTF-8
-            name, email = self._mailmap.resolve(name, email)
+        name, email = resolve_author(self._mailmap, commit.author_name, commit.author_email)
         parents = () if sha in self.shallow_boundary else commit.parents
         self._links_cache[sha] = CommitLinks(commit.tree, parents)
         return replace(commit, parents=parents, author_name=name, author_email=email)

@@ -346,21 +346,22 @@ def _add_diff(answer: ShowAnswer, repository: Repository, file: str, cwd: Path |
     paths_below = [change.path for change in diff.changes if change.path.startswith(prefixes)]
     if paths_below:  # the name is that of a directory
         names = _format_names([decode_path(path) for path in paths_below])
-        raise BadRequest(
-            f"Commit {sha[:SHA_DIGITS]} changes files in {_quote(file)}.", hint=f"It changes {names}."
-        )
+        message = f"Commit {sha[:SHA_DIGITS]} changes files in {_quote(file)}."
+        raise BadRequest(message, hint=f"It changes {names}.")
     entry = _find_entry(repository, sha, candidates)
     if entry is None:
         raise _build_missing_error(repository, sha, file, candidates[0])
     names = _format_names([decode_path(path) for path in sorted(change.path for change in diff.changes)])
     message = f"Commit {sha[:SHA_DIGITS]} does not change {_quote(file)}."
-    raise FileNotChanged(message, names, _build_remedy(sha, entry))
+    raise FileNotChanged(message, names, _build_remedy(repository, sha, entry))
 
 
-def _build_remedy(sha: str, entry: TreeEntry) -> str:
-    """Return a hint that says how to see a file that the commit does not change; empty if no command can name it."""
-    name = entry.name + b"/FILE" if entry.mode == TREE_MODE else entry.name
-    command = format_command("lineage", "show", f"{sha[:SHA_DIGITS]}:{decode_path(name)}")
+def _build_remedy(repository: Repository, sha: str, entry: TreeEntry) -> str:
+    """Return a hint that says how to see an unchanged file, or one of an unchanged directory; empty without command."""
+    name = decode_path(entry.name)
+    if entry.mode == TREE_MODE:
+        name = next((file for file, _ in repository.list_files(sha) if file.startswith(f"{name}/")), name)
+    command = format_command("lineage", "show", f"{sha[:SHA_DIGITS]}:{name}")
     return f"{command} shows the file as it was." if command else ""
 
 
@@ -421,9 +422,8 @@ def _list_paths(repository: Repository, file: str, cwd: Path | None) -> list[byt
 def _build_missing_error(repository: Repository, sha: str, file: str, path: bytes) -> MissingFile:
     """Return the error for a commit without the file. `path`: most likely path of `file`, to suggest similar files."""
     similar_files = find_similar_files(path, sha, commit_graph.create_git_program(repository))
-    question = (
-        f"Did you mean {' or '.join(map(escape_in_sentence, similar_files))}? " if similar_files else ""
-    )
+    names = " or ".join(map(escape_in_sentence, similar_files))
+    question = f"Did you mean {names}? " if names else ""
     command = format_command("lineage", "show", sha[:SHA_DIGITS])
     return MissingFile(
         f"Commit {sha[:SHA_DIGITS]} has no file {_quote(file)}.",

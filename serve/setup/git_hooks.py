@@ -162,10 +162,13 @@ def _create_outside_error(
     message = (
         f"Git looks for hooks in {directory}, outside this repository ({reason}). Others may use them too."
     )
-    remedy = "Run `git config --local core.hooksPath .git/hooks`"
-    if not is_inside_repository(repository, repository.common_dir / "hooks"):
+    default_directory = repository.common_dir / "hooks"
+    is_linked_work_tree = repository.common_dir != repository.root / ".git"
+    own_directory = str(default_directory) if is_linked_work_tree else ".git/hooks"
+    remedy = f"Run `git config --local core.hooksPath {quote(own_directory)}`"
+    if not is_inside_repository(repository, default_directory):
         unset = "" if configured_path is None else ", and unset core.hooksPath,"
-        remedy = f"Replace the link {repository.common_dir / 'hooks'} with a directory{unset}"
+        remedy = f"Replace the link {default_directory} with a directory{unset}"
     origin = (
         "" if configured_path is None else " `git config --show-origin core.hooksPath` shows where it is set."
     )

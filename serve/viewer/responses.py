@@ -190,7 +190,11 @@ class ErrorResponse:
     @property
     def content(self) -> bytes:
         """The JSON body."""
-        return msgspec.json.encode({"error": {"code": self.code, "message": self.message, "hint": self.hint}})
+        # A path in the message may not be UTF-8.
+        message, hint = (
+            text.encode("utf-8", "backslashreplace").decode() for text in (self.message, self.hint)
+        )
+        return msgspec.json.encode({"error": {"code": self.code, "message": message, "hint": hint}})
 
     @classmethod
     def from_error(cls, error: BaseException | None, status: int) -> ErrorResponse:

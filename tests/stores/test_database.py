@@ -292,7 +292,7 @@ def test_lost_message(tmp_path: Path, error_class: type[Exception], prefix: str)
     location = create_index(tmp_path / "home")
     with (
         pytest.raises(
-            StorageError, match=r"DuckDB failed at .*index\.duckdb and did not report why"
+            StorageError, match=r"DuckDB failed while it used .*index\.duckdb, and did not report why"
         ) as caught,
         database.open_for_reading(location),
     ):

@@ -297,8 +297,8 @@ def test_busy_index(pool: IndexReaderPool, location: IndexLocation) -> None:
         assert time.monotonic() - started < 3
 
 
-def test_failed_instance_is_dropped(pool: IndexReaderPool) -> None:
-    """After DuckDB ran out of memory, its instance is not used again."""
+def test_lack_of_memory_marks_the_reader(pool: IndexReaderPool) -> None:
+    """An error of DuckDB that becomes OutOfMemory marks the reader as failed. Then its instance is not used again."""
     with pytest.raises(OutOfMemory), pool.acquire() as index:
         raise duckdb.OutOfMemoryException("failed to allocate")
     assert index.has_failed

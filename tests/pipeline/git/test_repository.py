@@ -546,12 +546,15 @@ def test_settings_that_are_not_utf8(repo: Repo) -> None:
 
 
 def test_mailmap_that_is_not_utf8(repo: Repo) -> None:
-    """A name of the mailmap that is not UTF-8 is not used; the other entries are."""
-    repo.write(".mailmap", b"Ren\xe9 <rene@example.org>\nAda <ada@example.org>\n")
-    emails = ("rene@example.org", "ada@example.org")
+    """Bytes of a name of the mailmap that are not UTF-8 are replaced."""
+    repo.write(".mailmap", b"Ren\xe9 <rene@example.org> <old@example.org>\nAda <ada@example.org>\n")
+    emails = ("old@example.org", "ada@example.org")
     shas = [repo.commit(email, author=f"Someone <{email}>") for email in emails]
-    repository = open_repository(repo.path)
-    assert [repository.read_commit(sha).author_name for sha in shas] == ["Someone", "Ada"]
+    commits = [open_repository(repo.path).read_commit(sha) for sha in shas]
+    assert [(commit.author_name, commit.author_email) for commit in commits] == [
+        ("Ren\ufffd", "rene@example.org"),
+        ("Ada", "ada@example.org"),
+    ]
 
 
 def test_head_on_a_missing_branch_that_is_not_utf8(repo: Repo) -> None:

@@ -322,7 +322,7 @@ def test_command_for_an_unsafe_name(tmp_path: Path) -> None:
 
 
 def test_directories_and_submodules(tmp_path: Path) -> None:
-    """An error about a directory says how to name files in it, and a file in a submodule is not offered."""
+    """An error about a directory names files in it, and a file in a submodule is not offered."""
     repo = Repo.create(tmp_path / "directories")
     for number in range(2):
         repo.write(f"old/{number}.txt", "text\n")
@@ -336,7 +336,7 @@ def test_directories_and_submodules(tmp_path: Path) -> None:
     repo.commit_file("new.txt", "text\n")
     repo.commit_file("unchanged/a.txt", "text\n")
     repo.commit_file("new.txt", "changed\n")
-    command = f"`lineage show {repo.head[:12]}:unchanged/FILE` shows the file"
+    command = f"`lineage show {repo.head[:12]}:unchanged/a.txt` shows the file"
     assert f"It changes new.txt. {command}" in get_error(repo, "HEAD", "unchanged/")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -114,6 +115,12 @@ def test_change_log() -> None:
         assert log.parse_resume_position(log.format_event_id(5)) == 5
 
     asyncio.run(run())
+
+
+def test_error_with_a_path_that_is_not_utf8() -> None:
+    """Bytes of a path that are not UTF-8 are escaped in the message and in the hint."""
+    content = ErrorResponse.from_error(BadRequest("caf\udce9", hint="x\udcff"), 500).content
+    assert json.loads(content)["error"]["message"] == "caf\\udce9"
 
 
 def test_statuses() -> None:
