@@ -6,7 +6,7 @@ is a commit whose whole history the index has.
 Stages, in order:
 
 - `run`: main line of an index run: extracts and writes all commits, then embeds their texts; calls the other stages
-- `walk`: commits to index, parents first, in batches; changes of the set of commits that HEAD reaches
+- `walk`: commits to index, parents first; changes of the set that HEAD reaches; order of commits, newest first
 - `hunks`: one hunk per changed file of a commit, also for renames, merges, binary and oversized files
 - `text`: texts of a hunk for the encoder and the full-text index, and terms of a text
 - `extract`: worker task: all rows of a batch of commits except the vectors

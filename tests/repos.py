@@ -223,3 +223,9 @@ def create_empty_repo(path: Path, object_format: str, bare: bool) -> Repo:
     for name in ("hooks", "info"):  # usually from git's template, with a dozen sample files
         (path / ("." if bare else ".git") / name).mkdir(exist_ok=True)
     return repo
+
+
+def read_dates(repo: Repo) -> dict[str, int]:
+    """Return git's committer date of every commit, in seconds."""
+    lines = repo.git("log", "--format=%H %ct").splitlines()
+    return {sha: int(date) for sha, date in (line.split() for line in lines)}

@@ -2,8 +2,7 @@
 
 - `attributes`: git attributes of paths; globs, matched as in git
 - `changes`: file changes of a tree diff; detection of renames that libgit2 does not find
-- `commit_graph`: git's commit-graph file, stored next to the index, which makes blame fast; order of commits, newest
-  first and descendants before ancestors
+- `commit_graph`: git's commit-graph file, stored next to the index, which makes blame fast; its corrected dates
 - `errors`: errors of repositories and objects that cannot be read, with hints
 - `git_cli`: the git program, without pager, prompt, network or external programs
 - `git_dir`: files and settings of git directories, shallow boundary, partial clones; search for repositories

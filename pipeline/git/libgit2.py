@@ -249,11 +249,7 @@ def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
         return pygit2.Mailmap()
     try:
         return pygit2.Mailmap.from_repository(git)
-    except (
-        pygit2.GitError,
-        KeyError,
-        UnicodeDecodeError,
-    ):  # a mailmap that is unreadable, perhaps at such a path
+    except (pygit2.GitError, KeyError, UnicodeDecodeError):  # unreadable, perhaps at a path that is not UTF-8
         return pygit2.Mailmap()
 
 

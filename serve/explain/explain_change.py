@@ -16,13 +16,13 @@ from typing import Final
 
 from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path
-from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.libgit2 import check_objects
 from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, open_repository
 from pipeline.interrupts import check_cancelled
+from pipeline.walk import sort_newest_first
 from serve import excerpts
 from serve.api_types import clamp_limit, format_author_date, format_rfc3339
 from serve.evidence import EvidenceLoader

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from pipeline.git.commit_graph import HISTORY_ARGUMENTS, sort_newest_first
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.patches import strip_file_header
 from pipeline.git.repository import Repository, UnreadableObject
 from pipeline.hunks import OVERSIZE_BYTES
 from pipeline.interrupts import check_cancelled
+from pipeline.walk import HISTORY_ARGUMENTS, sort_newest_first
 from serve.api_types import format_rfc3339
 from serve.excerpts import split_sections
 from serve.explain.blame import BlamedLine, LineOrigin

@@ -19,11 +19,11 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from pipeline.git.changes import decode_path
-from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.git_cli import GitProgram, GitTimeout
 from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, UnreadableObject
 from pipeline.interrupts import Deadline, DeadlineExceeded
+from pipeline.walk import sort_newest_first
 from serve.api_types import format_rfc3339
 from serve.excerpts import cut_message, truncate_line
 from serve.explain.blame import BlamedLine, BlameIgnoreRevs, RevisionBlamer

@@ -15,9 +15,9 @@ from typing import Final
 from pipeline.file_classification import get_grammar_name
 from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path
-from pipeline.git.commit_graph import sort_newest_first
 from pipeline.git.repository import Repository, open_repository
 from pipeline.interrupts import Deadline
+from pipeline.walk import sort_newest_first
 from serve.api_types import format_author_date, format_rfc3339
 from serve.commit_types import (
     HeadPlace,

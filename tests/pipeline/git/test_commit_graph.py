@@ -1,9 +1,8 @@
-"""The commit-graph: writing it, its corrected dates, and the order of commits that they prove."""
+"""The commit-graph: writing it, and its corrected dates."""
 
 from __future__ import annotations
 
 import os
-import random
 import time
 from datetime import UTC, datetime, timedelta
 from errno import EACCES, EMFILE
@@ -12,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.git import commit_graph
-from pipeline.git.commit_graph import compute_corrected_dates, create_git_program, sort_newest_first
+from pipeline.git.commit_graph import compute_corrected_dates
 from pipeline.git.git_cli import GitOutput, GitProgram
 from pipeline.git.repository import Repository, open_repository
-from tests.repos import FIRST_DATE, Repo
+from tests.repos import FIRST_DATE, Repo, read_dates
 
 WRONG_DATES = [datetime(1970, 1, 1, 5, tzinfo=UTC), datetime(2099, 1, 1, tzinfo=UTC)]
 
@@ -196,12 +195,6 @@ def create_history(path: Path) -> Repo:
     return repo
 
 
-def read_dates(repo: Repo) -> dict[str, int]:
-    """Return git's committer date of every commit, in seconds."""
-    lines = repo.git("log", "--format=%H %ct").splitlines()
-    return {sha: int(date) for sha, date in (line.split() for line in lines)}
-
-
 def compute_by_definition(repo: Repo) -> dict[str, int]:
     """Compute the corrected dates from the parents of every commit."""
     dates = read_dates(repo)
@@ -292,81 +285,3 @@ def test_date_that_the_graph_cannot_store(tmp_path: Path) -> None:
     assert compute(repo, tmp_path / "graph", dates) is None
     del dates[repo.head]
     assert compute(repo, tmp_path / "graph", dates) is not None
-
-
-def create_random_history(path: Path, seed: int, count: int = 30) -> Repo:
-    """Create commits with random parents and dates. Many dates are equal, or earlier than those of the parents."""
-    repo = Repo.create(path)
-    generator = random.Random(seed)  # noqa: S311 - a history, not secrets
-    stream = []
-    for number in range(1, count + 1):
-        seconds = generator.choice([number * 10, number * 10, generator.randrange(count * 10), 2**32])
-        parent_count = min(number - 1, generator.choice([1, 1, 2, 3]))
-        parents = generator.sample(range(max(1, number - 6), number), parent_count)
-        if number == count:
-            parents = list(range(1, count))
-        stream += [f"commit refs/heads/main\nmark :{number}\ncommitter A <a@example.org> {seconds} +0000"]
-        stream += [f"data {len(str(number))}\n{number}"]
-        stream += [f"{'merge' if index else 'from'} :{parent}" for index, parent in enumerate(parents)]
-    repo.git("fast-import", "--quiet", "--force", stdin="\n".join([*stream, ""]).encode())
-    return repo
-
-
-def sort_by_definition(dates: dict[str, int], repo: Repo) -> list[str]:
-    """Sort commits by repeatedly taking the newest commit whose descendants have all been taken."""
-    waiting = dict(dates)
-    order: list[str] = []
-    ancestors = {sha: set(repo.git("rev-list", sha).split()) - {sha} for sha in dates}
-    while waiting:
-        free = [sha for sha in waiting if not any(sha in ancestors[other] for other in waiting)]
-        order.append(min(free, key=lambda sha: (-dates[sha], sha)))
-        del waiting[order[-1]]
-    return order
-
-
-def sort_with_graph(repo: Repo, dates: dict[str, int], graph_dir: Path | None) -> list[str]:
-    repository = open_repository(repo.path)
-    return sort_newest_first(dates, repository, create_git_program(repository, graph_dir))
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_order_of_random_histories(tmp_path: Path, seed: int) -> None:
-    """Random commits of histories with wrong dates have the same order with and without a commit-graph."""
-    repo = create_random_history(tmp_path / "repo", seed)
-    commit_graph.refresh(open_repository(repo.path), tmp_path / "graph")
-    all_dates = read_dates(repo)
-    generator = random.Random(seed)  # noqa: S311 - a selection, not secrets
-    for count in (2, 5, len(all_dates)):
-        dates = dict(generator.sample(sorted(all_dates.items()), count))
-        expected = sort_by_definition(dates, repo)
-        assert sort_with_graph(repo, dates, None) == expected
-        assert sort_with_graph(repo, dates, tmp_path / "graph") == expected
-
-
-def test_right_dates_need_no_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The history is not walked where the commit-graph proves the dates right, nor for a single commit."""
-    repo = create_random_history(tmp_path / "repo", seed=1)
-    repo.git("switch", "--quiet", "--orphan", "right")
-    first = repo.commit("First")
-    repo.branch("side")
-    side = repo.commit("Side", date=FIRST_DATE + timedelta(days=2))
-    repo.switch("right")
-    later = repo.commit("Later", date=FIRST_DATE + timedelta(days=1))
-    repo.merge("side")
-    commit_graph.refresh(open_repository(repo.path), tmp_path / "graph")
-    monkeypatch.setattr(commit_graph, "_load_descendants", None)
-    dates = {sha: date for sha, date in read_dates(repo).items() if sha != repo.head}
-    assert sort_with_graph(repo, dates, tmp_path / "graph") == [side, later, first]
-    assert sort_with_graph(repo, {first: 1}, None) == [first]
-    with pytest.raises(TypeError):
-        sort_with_graph(repo, dates, None)
-
-
-def test_unreadable_history_is_sorted_by_date(tmp_path: Path) -> None:
-    """If a commit is missing, git cannot walk the history, so only the dates decide the order."""
-    repo = Repo.create(tmp_path / "repo")
-    missing = repo.commit("Missing")
-    shas = [repo.commit(f"{number}") for number in range(3)]
-    (repo.path / ".git/objects" / missing[:2] / missing[2:]).unlink()
-    dates = {sha: number for number, sha in enumerate(shas)}
-    assert sort_with_graph(repo, dates, None) == shas[::-1]

@@ -243,20 +243,16 @@ def test_error_after_the_first_rows(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("output_format", ["table", "csv", "json", "parquet"])
+@pytest.mark.parametrize("output_format", ["table", "csv", "json"])
 def test_time_with_a_zone(
-    shared_repo: Repo,
-    capfdbinary: pytest.CaptureFixture[bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    output_format: str,
+    shared_repo: Repo, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, output_format: str
 ) -> None:
     """A time with a time zone is printed in UTC, whatever the time zone of the machine."""
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     statement = "SELECT TIMESTAMPTZ '2026-02-03 04:05:06+01' AS t"
     arguments = ("sql", shared_repo.path, "--format", output_format, "-c", statement)
     assert commands.run_lineage(*arguments) == 0
-    out = capfdbinary.readouterr().out
-    assert output_format == "parquet" or b"2026-02-03T03:05:06+00:00" in out
+    assert "2026-02-03T03:05:06+00:00" in capfd.readouterr().out
 
 
 def test_interval_in_parquet(shared_repo: Repo, capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.git.commit_graph import HISTORY_ARGUMENTS
 from pipeline.git.git_cli import GitOutput, GitProgram
 from pipeline.git.repository import UnreadableObject, open_repository
+from pipeline.walk import HISTORY_ARGUMENTS
 from serve.explain import file_history
 from serve.explain.explain_change import Explainer
 from serve.explain_types import ExplainAnswer, ExplainRequest
